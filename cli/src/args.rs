@@ -10,10 +10,6 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, ValueEnum};
 use clap_complete::Shell;
 
-mod query;
-
-pub use query::{BreakArgs, InfoArgs, LocksArgs};
-
 /// Longest duration that the server takes, in milliseconds.
 const LONGEST: u128 = 4_503_599_627_370_496;
 
@@ -77,34 +73,13 @@ pub struct TlsArgs {
 
 /// What to do.
 #[derive(Debug, clap::Subcommand)]
+#[allow(missing_docs, reason = "the arguments have them")]
 pub enum Subcommand {
-    /// Runs a command while holding a lock, as flock(1) does.
-    ///
-    /// The lock lives as long as this process is connected. The command finds FAIRLOCK_KEY,
-    /// FAIRLOCK_OWNER and FAIRLOCK_TOKEN, the fencing token, in its environment. If the lock is lost
-    /// while the command runs, the command is sent SIGTERM, and SIGKILL after --grace.
     Exec(ExecArgs),
-    /// Shows the locks that are held, and how fast they change hands.
-    ///
-    /// On a terminal it is a screen. Without a terminal, or with --once, it prints lines. In a cluster it shows all
-    /// masters.
     Top(TopArgs),
-    /// Lists the locks that are held, each on a line.
-    ///
-    /// First come those with waiters or a session, the busiest first. Then the keyspace is searched for all
-    /// others, a few keys at a time, so that the server goes on serving its clients. In a cluster it lists
-    /// those of all masters.
     Locks(LocksArgs),
-    /// Shows a lock: its holders, their leases and tokens, and who is next.
     Info(InfoArgs),
-    /// Takes a lock away from its holders.
-    ///
-    /// The holder is not told. It finds out at its next RENEW or RELEASE, or by its token, if what it writes to
-    /// checks that. Needs an administrator: a user with permission for commands that are @admin and @dangerous.
     Break(BreakArgs),
-    /// Prints the fields of INFO fairlock for Prometheus.
-    ///
-    /// In a cluster, the fields of all masters. With --listen Prometheus gets them by HTTP, until SIGTERM.
     Metrics(MetricsArgs),
     /// Prints a script by which a shell completes this program's command lines.
     ///
@@ -123,6 +98,10 @@ pub enum Subcommand {
 }
 
 /// Runs a command while holding a lock, as flock(1) does.
+///
+/// The lock lives as long as this process is connected. The command finds FAIRLOCK_KEY,
+/// FAIRLOCK_OWNER and FAIRLOCK_TOKEN, the fencing token, in its environment. If the lock is lost
+/// while the command runs, the command is sent SIGTERM, and SIGKILL after --grace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct ExecArgs {
@@ -175,7 +154,10 @@ pub enum OnLoss {
     Ignore,
 }
 
-/// The locks that are held, and how fast they change hands.
+/// Shows the locks that are held, and how fast they change hands.
+///
+/// On a terminal it is a screen. Without a terminal, or with --once, it prints lines. In a cluster it shows all
+/// masters.
 #[derive(Debug, clap::Args)]
 pub struct TopArgs {
     /// Time between two refreshes; with --once the time over which rates are taken.
@@ -207,7 +189,9 @@ pub enum Sort {
     Holder,
 }
 
-/// The fields of INFO fairlock, for Prometheus.
+/// Prints the fields of INFO fairlock for Prometheus.
+///
+/// In a cluster, the fields of all masters. With --listen Prometheus gets them by HTTP, until SIGTERM.
 #[derive(Debug, clap::Args)]
 pub struct MetricsArgs {
     /// Answer HTTP requests at this address, HOST:PORT; :PORT is all addresses of this machine. /metrics is
@@ -215,6 +199,52 @@ pub struct MetricsArgs {
     /// have the module.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub listen: Option<String>,
+}
+
+/// Lists the locks that are held, each on a line.
+///
+/// First come those with waiters or a session, the busiest first. Then the keyspace is searched for all
+/// others, a few keys at a time, so that the server goes on serving its clients. In a cluster it lists
+/// those of all masters.
+#[derive(Debug, clap::Args)]
+pub struct LocksArgs {
+    /// List only locks with waiters or a session: the keyspace is not searched.
+    #[arg(long)]
+    pub busy: bool,
+    /// List only locks whose name, holder or next waiter contains this text, ignoring case.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// Print a JSON object for each lock.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Shows a lock: its holders, their leases and tokens, and who is next.
+#[derive(Debug, clap::Args)]
+pub struct InfoArgs {
+    /// The lock.
+    #[arg(value_name = "KEY", value_parser = name())]
+    pub key: OsString,
+    /// Print a JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Takes a lock away from its holders.
+///
+/// The holder is not told. It finds out at its next RENEW or RELEASE, or by its token, if what it writes to
+/// checks that. Needs an administrator: a user with permission for commands that are @admin and @dangerous.
+#[derive(Debug, clap::Args)]
+pub struct BreakArgs {
+    /// The lock.
+    #[arg(value_name = "KEY", value_parser = name())]
+    pub key: OsString,
+    /// Free only the hold of this owner: of a lock with several holders the others keep theirs.
+    #[arg(long)]
+    pub owner: Option<OsString>,
+    /// Free a lock without a lease, too. Such a hash may not be a lock.
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Where no URL is given. Not by clap's own `env`, which counts as given: it would stand in the usage of each error.
@@ -265,12 +295,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
-        use clap::CommandFactory as _;
-        Args::command().debug_assert();
-    }
-
-    #[test]
     fn durations_have_units_and_a_range() {
         assert_eq!(duration("0"), Ok(Duration::ZERO));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
@@ -281,37 +305,5 @@ mod tests {
         assert!(positive("0").is_err());
         assert!(positive("1us").is_err());
         assert_eq!(positive("1ms"), Ok(Duration::from_millis(1)));
-    }
-
-    #[test]
-    fn a_command_line_of_exec_is_taken_apart() {
-        let exec = |line: &str| {
-            let args = Args::try_parse_from(line.split(' ')).ok()?;
-            match args.command {
-                Subcommand::Exec(exec) => Some(exec),
-                _ => None,
-            }
-        };
-        let of_limit = |limit: &str| exec(&format!("fairlock exec k --limit {limit} -- true"));
-        for (text, limit) in [("1", 1), ("1000000", 1_000_000)] {
-            let exec = of_limit(text).expect("a limit that the server takes");
-            assert_eq!((exec.is_shared(), exec.limit), (true, Some(limit)));
-        }
-        for text in ["0", "1000001", "-1", "two"] {
-            assert!(of_limit(text).is_none(), "{text}");
-        }
-        let exec = exec("fairlock exec k --wait 0 -- sh -c true --wait 5").expect("understood");
-        assert_eq!(exec.wait, Some(Duration::ZERO));
-        assert_eq!(exec.command, ["sh", "-c", "true", "--wait", "5"]);
-    }
-
-    #[test]
-    fn what_is_listened_at_has_a_port() {
-        for text in ["127.0.0.1:9121", "[::1]:0", ":9121", "localhost:65535"] {
-            assert_eq!(address(text), Ok(text.to_owned()));
-        }
-        for text in ["", "9121", "localhost:", ":65536", "127.0.0.1:http"] {
-            assert!(address(text).is_err(), "{text}");
-        }
     }
 }

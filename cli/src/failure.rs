@@ -1,6 +1,5 @@
 //! Exit codes, and error messages for an operator.
 
-use std::fmt;
 use std::io;
 
 /// The command line cannot be understood (`EX_USAGE`).
@@ -34,14 +33,6 @@ impl Failure {
         Self { code, text }
     }
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// Failures of this machine: no terminal, no process, no more files. That the reader of the output has enough, as `head`
 /// does, is none.

@@ -110,40 +110,9 @@ pub fn value<T: FromRedisValue>(value: &Value) -> Option<T> {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Value {
-        Value::BulkString(text.as_bytes().to_vec())
-    }
-
-    #[test]
-    fn a_listing_says_what_it_knows_and_whether_there_is_more() {
-        let fields = [
-            (text("name"), text("k")),
-            (text("owner"), text("a")),
-            (text("token"), Value::Nil),
-            (text("holders"), Value::Int(3)),
-            (text("limit"), Value::Int(5)),
-            (text("session"), Value::Boolean(true)),
-            (text("of a later release"), Value::Int(1)),
-        ];
-        let lock = Lock {
-            name: b"k".to_vec(),
-            owner: Some(b"a".to_vec()),
-            session: true,
-            holders: 3,
-            limit: 5,
-            ..Lock::default()
-        };
-        assert!(lock.is_shared());
-        let map = Value::Map(fields.to_vec());
-        let more = Value::Map(vec![(text("more"), text("17"))]);
-        let cut = page(&Value::Array(vec![map.clone(), more]));
-        assert_eq!(cut, Some((vec![lock.clone()], Some(b"17".to_vec()))));
-        let whole = page(&Value::Array(vec![map]));
-        assert_eq!(whole, Some((vec![lock], None)));
-    }
-
     #[test]
     fn what_is_no_lock_is_not_read() {
+        let text = |text: &str| Value::BulkString(text.into());
         let odd = Value::Array(vec![text("holds"), text("x")]);
         assert_eq!(Lock::read(&odd), None);
         assert_eq!(Lock::read_holder(&odd), None);

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if failure.code != 0 {
-                eprintln!("fairlock: {failure}");
+                eprintln!("fairlock: {}", failure.text);
             }
             ExitCode::from(failure.code)
         }
@@ -80,9 +80,9 @@ async fn run_command(command: Subcommand, target: Target) -> Result<u8, Failure>
         Subcommand::Exec(args) => exec::run(&args, target).await,
         Subcommand::Top(args) => top::run(&args, target).await,
         Subcommand::Metrics(args) => metrics::run(&args, target).await,
-        Subcommand::Locks(args) => query::locks::run(&args, target).await,
-        Subcommand::Info(args) => query::info::run(args, target).await,
-        Subcommand::Break(args) => query::break_lock::run(args, target).await,
+        Subcommand::Locks(args) => query::locks(&args, target).await,
+        Subcommand::Info(args) => query::info(args, target).await,
+        Subcommand::Break(args) => query::break_lock(args, target).await,
         Subcommand::Completions { shell } => completions(shell),
         Subcommand::Manual { folder } => {
             // A page for `help` would only say how to get help.

@@ -200,15 +200,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_never_shown() {
-        let target = Target::parse("redis://ann:secret@example.org:7000/2").expect("a URL");
-        assert_eq!(target.address(), "example.org:7000");
-        let failure = Target::parse("http://ann:secret@example.org").expect_err("no Redis URL");
-        assert_eq!(failure.code, USAGE);
-        assert!(!failure.text.contains("secret"), "{failure}");
-    }
-
-    #[test]
     fn other_nodes_are_asked_by_the_same_user_in_the_same_way() {
         let target = Target::parse("rediss://ann:secret@example.org:7000").expect("a URL");
         let other = target.at("10.0.0.2", 7001);

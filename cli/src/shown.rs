@@ -38,14 +38,14 @@ pub fn lease(left: i64) -> String {
     known(left).map_or_else(|| "none".to_owned(), millis)
 }
 
-/// A token as people read it.
-pub fn token(token: Option<i64>) -> String {
-    token.map_or_else(|| "-".to_owned(), |token| token.to_string())
+/// A token, or another number, as people read it.
+pub fn or_dash(what: Option<impl ToString>) -> String {
+    what.map_or_else(|| "-".to_owned(), |what| what.to_string())
 }
 
 /// An owner as people read it.
 pub fn name(owner: Option<&[u8]>) -> String {
-    owner.map_or_else(|| "-".to_owned(), word)
+    or_dash(owner.map(word))
 }
 
 /// Yes or no.
@@ -68,7 +68,7 @@ pub fn line(lock: &Lock, node: &str) -> String {
         lease(lock.lease),
         lock.waiting,
         name(lock.next.as_deref()),
-        token(lock.token),
+        or_dash(lock.token),
         yes(lock.session),
     )
 }

@@ -86,7 +86,7 @@ impl<'a> Request<'a> {
         left: Option<Duration>,
         was_asked: &mut bool,
     ) -> Result<Option<(Link, i64)>, Trouble> {
-        let mut link = masters.connect_for(self.key()).await?;
+        let (mut link, _) = masters.connect_for(self.key()).await?;
         let target = link.target.clone();
         let command = self.command(left);
         let reply = tokio::select! {

@@ -3,17 +3,16 @@
 //! Each request asks the servers, as `fairlock metrics` does, so figures are never older than the answer.
 
 use std::convert::Infallible;
-use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
@@ -46,12 +45,25 @@ struct Asked {
 
 type Shared = Arc<Mutex<Asked>>;
 
-/// Answers for ever.
+/// Answers for ever at `HOST:PORT`; `:PORT` is all addresses of the machine, of both kinds where it has both.
 pub async fn serve(address: &str, masters: Masters) -> Result<u8, Failure> {
-    let (listener, at) = bind(address)
-        .await
-        .map_err(|error| Failure::new(1, format!("cannot listen on {address}: {error}")))?;
-    eprintln!("fairlock: listening on http://{at}/metrics");
+    let port = address.strip_prefix(':').and_then(|port| port.parse().ok());
+    let bound = match port {
+        Some(port) => {
+            let all: [SocketAddr; 2] = [
+                (Ipv6Addr::UNSPECIFIED, port).into(),
+                (Ipv4Addr::UNSPECIFIED, port).into(),
+            ];
+            TcpListener::bind(all.as_slice()).await
+        }
+        None => TcpListener::bind(address).await,
+    };
+    let listener =
+        bound.map_err(|error| Failure::new(1, format!("cannot listen on {address}: {error}")))?;
+    eprintln!(
+        "fairlock: listening on http://{}/metrics",
+        listener.local_addr()?
+    );
     let told = Vec::new();
     let asked = Arc::new(Mutex::new(Asked { masters, told }));
     loop {
@@ -62,27 +74,11 @@ pub async fn serve(address: &str, masters: Masters) -> Result<u8, Failure> {
     }
 }
 
-/// `HOST:PORT`; `:PORT` is all addresses of the machine, of both kinds where it has both.
-async fn bind(address: &str) -> io::Result<(TcpListener, SocketAddr)> {
-    let listener = if address.starts_with(':') {
-        match TcpListener::bind(format!("[::]{address}")).await {
-            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
-                TcpListener::bind(format!("0.0.0.0{address}")).await?
-            }
-            listener => listener?,
-        }
-    } else {
-        TcpListener::bind(address).await?
-    };
-    let at = listener.local_addr()?;
-    Ok((listener, at))
-}
-
 /// One request and its answer.
 async fn talk(stream: TcpStream, asked: Shared) {
     let service = service_fn(move |request: Request<Incoming>| {
         let asked = Arc::clone(&asked);
-        async move { Ok::<_, Infallible>(answer(request.method(), request.uri().path(), &asked).await) }
+        async move { Ok::<_, Infallible>(answer(request.uri().path(), &asked).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -93,13 +89,8 @@ async fn talk(stream: TcpStream, asked: Shared) {
     let _ = timeout(ALL, connection).await;
 }
 
-async fn answer(method: &Method, path: &str, asked: &Shared) -> Response<Full<Bytes>> {
-    if method != Method::GET && method != Method::HEAD {
-        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n");
-        let allowed = hyper::header::HeaderValue::from_static("GET, HEAD");
-        response.headers_mut().insert(ALLOW, allowed);
-        return response;
-    }
+/// By any method: nothing is changed.
+async fn answer(path: &str, asked: &Shared) -> Response<Full<Bytes>> {
     match path {
         "/metrics" | "/readyz" => {
             let asked = &mut *asked.lock().await;
@@ -146,7 +137,7 @@ fn response(
 ) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    let kind = hyper::header::HeaderValue::from_static(kind);
+    let kind = HeaderValue::from_static(kind);
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }

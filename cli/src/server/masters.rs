@@ -6,6 +6,8 @@ use futures_util::future::join_all;
 use redis::Value;
 use tokio::time::timeout;
 
+use crate::lock::Lock;
+
 use super::{Link, Target, Trouble};
 
 /// How long one server may keep the others waiting.
@@ -98,14 +100,14 @@ impl Masters {
 
     /// Connects to the server that has a lock, and asks for its state. This shows that the server has the module and
     /// that the user has the permission.
-    pub async fn connect_for(&mut self, key: &[u8]) -> Result<Link, Trouble> {
+    pub async fn connect_for(&mut self, key: &[u8]) -> Result<(Link, Lock), Trouble> {
         let mut link = self.connect().await?;
         for _ in 0..REDIRECTIONS {
             match link.lock(key).await {
-                Ok(_) => {
+                Ok(lock) => {
                     // To ask them if this one is gone. The user may not be allowed to know them.
                     self.known = masters(&mut link).await.unwrap_or_default();
-                    return Ok(link);
+                    return Ok((link, lock));
                 }
                 Err(Trouble::Elsewhere(target)) => link = target.connect().await?,
                 Err(trouble) => return Err(trouble),

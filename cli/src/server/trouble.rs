@@ -127,8 +127,7 @@ fn explain(error: &RedisError, address: &str) -> String {
         format!("{code} {}", error.detail().unwrap_or_default())
     };
     match error.code() {
-        Some("NOAUTH") => needs_user(address),
-        Some("WRONGPASS") => wrong_user(address),
+        Some("NOAUTH" | "WRONGPASS") => needs_user(address),
         Some("ERR") if error.detail().is_some_and(|text| text.starts_with("unknown command") && text.to_ascii_lowercase().contains("fairlock.")) => without_module(address),
         Some("NOPERM") => format!(
             "the user may not do this on the server at {address} ({}): see ACL WHOAMI and ACL GETUSER there",
@@ -145,7 +144,7 @@ fn explain(error: &RedisError, address: &str) -> String {
             "another process waits for the lock as the same owner and has taken this one's place: give each its own --owner, or none".to_owned()
         }
         Some(_) => format!("the server at {address} refuses: {}", server_text()),
-        None if error.kind() == ErrorKind::AuthenticationFailed => wrong_user(address),
+        None if error.kind() == ErrorKind::AuthenticationFailed => needs_user(address),
         None if let Some(hint) = super::tls::hint(error) => {
             format!("cannot talk to the server at {address} ({error}): {hint}")
         }
@@ -164,12 +163,6 @@ fn without_module(address: &str) -> String {
 
 fn needs_user(address: &str) -> String {
     format!(
-        "the server at {address} wants a password: give it in the URL, redis://USER:PASSWORD@{address} (the default user: redis://:PASSWORD@{address}), best by FAIRLOCK_URL"
-    )
-}
-
-fn wrong_user(address: &str) -> String {
-    format!(
-        "the server at {address} does not accept this user and password, or wants one: give them in the URL, redis://USER:PASSWORD@{address}, best by FAIRLOCK_URL"
+        "the server at {address} wants a password, or another one: give it in the URL, redis://USER:PASSWORD@{address} (the default user: redis://:PASSWORD@{address}), best by FAIRLOCK_URL"
     )
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fairlock_cli::metrics::families::metric;
+use fairlock_cli::metrics::families::{is_gauge, metric};
 use fairlock_testing::{Blocked, Client, Server, follow, paths, wait_until};
 
 use crate::program::Program;
@@ -113,35 +113,29 @@ fn every_field_of_info_is_a_metric_with_its_value() {
         };
         let number: f64 = number.parse().expect("a number");
         let (name, labels) = metric(field);
-        let micros = |bound: &str| bound.parse::<f64>().expect("a number") / 1e6;
-        let (value, unit) = match labels.first() {
-            Some(("part", "sum")) => (value(&samples, &format!("{name}_sum"), &[]), 1e6),
-            Some(("part", "count")) => {
-                let all = value(&samples, &format!("{name}_bucket"), &[("le", "+Inf")]);
-                assert_eq!(value(&samples, &format!("{name}_count"), &[]), all);
-                (all, 1.0)
+        let bound;
+        // What the name ends in, the labels, and how many of the field's units are one.
+        let (end, labels, unit) = match labels.first() {
+            Some(("part", "sum")) => ("_sum", Vec::new(), 1e6),
+            Some(("part", "count")) => ("_count", Vec::new(), 1.0),
+            Some(("part", part)) => {
+                let micros: f64 = part["le_".len()..].parse().expect("a number");
+                bound = (micros / 1e6).to_string();
+                ("_bucket", vec![("le", bound.as_str())], 1.0)
             }
-            Some(("part", bound)) => {
-                let bound = micros(&bound["le_".len()..]).to_string();
-                (
-                    value(&samples, &format!("{name}_bucket"), &[("le", &bound)]),
-                    1.0,
-                )
-            }
-            _ if name.ends_with("_seconds") => (value(&samples, name, &labels), 1e6),
-            _ => {
-                let total = format!("{name}_total");
-                let is_counter = samples.keys().any(|sample| sample.contains(&total));
-                (
-                    value(&samples, if is_counter { &total } else { name }, &labels),
-                    1.0,
-                )
-            }
+            _ if name.ends_with("_seconds") => ("", labels, 1e6),
+            _ if is_gauge(name) => ("", labels, 1.0),
+            _ => ("_total", labels, 1.0),
         };
+        let value = value(&samples, &format!("{name}{end}"), &labels);
         assert!((value * unit - number).abs() < 1e-3, "{field}: {value}");
         // A 0 would prove nothing: only scripts that did not come are 0, and they differ, and low buckets.
         let came = !field.starts_with("scripts_") || field.ends_with("_renew");
         assert!((number > 0.0) == came || field.contains("_le_"), "{field}");
+    }
+    for name in ["wait_seconds", "hold_seconds"] {
+        let all = value(&samples, &format!("{name}_bucket"), &[("le", "+Inf")]);
+        assert_eq!(value(&samples, &format!("{name}_count"), &[]), all);
     }
 }
 
