@@ -130,10 +130,12 @@ fn a_folder_that_is_there_stays_as_it_is() {
     let folder = root.path("etc/fairlock");
     fs::create_dir_all(&folder).expect("made");
     fs::set_permissions(&folder, Permissions::from_mode(0o2770)).expect("set");
-    root.run(&[]);
-    let mode = fs::metadata(&folder).expect("a folder").mode();
-    assert_eq!(mode & 0o7777, 0o2770);
-    assert!(root.snippet().exists());
+    for (arguments, is_there) in [(&[][..], true), (&["--uninstall"], false)] {
+        root.run(arguments);
+        assert_eq!(root.snippet().exists(), is_there);
+        let mode = fs::metadata(&folder).expect("a folder").mode();
+        assert_eq!(mode & 0o7777, 0o2770);
+    }
 }
 
 #[test]
