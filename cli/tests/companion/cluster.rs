@@ -4,7 +4,7 @@ use fairlock_testing::cluster::{Cluster, Node};
 use fairlock_testing::wait_until;
 
 use crate::metrics::{read, value};
-use crate::program::{Program, connection, kill_connection};
+use crate::program::{Program, kill_connection};
 
 /// A lock on each of the masters.
 const LOCKS: [&str; 3] = ["b", "c", "a"];
@@ -25,16 +25,15 @@ fn a_lock_is_held_and_waited_for_and_lost_at_its_own_master() {
         assert_eq!(Program::ended(servers[1].port, &args).said(), "1\n");
     }
     let [asked, master, _] = &servers;
-    let mut client = master.connect();
     let script = "echo ready; exec sleep 100";
     let holder = Program::start(asked.port, &["exec", "c", "--", "sh", "-c", script]);
     holder.wait_for("ready\n");
     let waiter = Program::start(asked.port, &["exec", "c", "--", "true"]);
     wait_until("it waits", || master.blocked() == 1);
-    kill_connection(&mut client, connection(master, " flags=b "));
+    kill_connection(master, " flags=b ");
     waiter.wait_for_error("was cut short");
     wait_until("it waits again", || master.blocked() == 1);
-    client.run("FAIRLOCK.BREAK c");
+    master.run("FAIRLOCK.BREAK c");
     assert_eq!(holder.end().code, 76);
     assert_eq!(waiter.end().code, 0);
 }

@@ -151,8 +151,7 @@ fn a_wait_that_is_cut_short_is_taken_up_again() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let program = Program::waiting(&server, &["--wait", "10m"]);
-    let first = connection(&server, " flags=b ");
-    kill_connection(&mut client, first);
+    let first = kill_connection(&server, " flags=b ");
     program.wait_for_error("was cut short");
     wait_until("it waits again", || server.blocked() == 1);
     let second = connection(&server, " flags=b ");

@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use fairlock_testing::{Server, wait_until};
-use tempfile::TempDir;
 
-use crate::program::{Program, connection, is_alive, kill_connection, pid_in};
+use crate::program::{Program, is_alive, kill_connection};
 
 /// Runs a command under the lock `k` until something happens to the lock, and is told of in this way.
 #[track_caller]
@@ -19,8 +18,7 @@ fn lose(options: &[&str], happens: impl FnOnce(&Server), text: &str) {
 #[test]
 fn it_is_lost_when_its_connection_is_killed() {
     let kill = |server: &Server| {
-        let id = connection(server, "cmd=fairlock.holders ");
-        kill_connection(&mut server.connect(), id);
+        kill_connection(server, "cmd=fairlock.holders ");
     };
     lose(&[], kill, "the connection to the server at 127.0.0.1:");
 }
@@ -90,13 +88,11 @@ fn without_an_answer_the_command_ends_before_the_lease_can() {
     // Of which a tenth is kept for what a busy machine is late by.
     const LEASE: Duration = Duration::from_secs(20);
     let server = Server::start();
-    let dir = TempDir::new().expect("a directory");
-    let file = dir.path().join("pid");
     // It does not end by SIGTERM.
-    let script = format!("trap '' TERM; echo $$ > {}; sleep 100; :", file.display());
+    let script = "trap '' TERM; echo $$; sleep 100; :";
     let options = ["--lease", "20s", "--grace", "500ms"];
-    let program = Program::script(server.port, &options, &script);
-    let command = pid_in(&file);
+    let program = Program::script(server.port, &options, script);
+    let [command] = program.pids();
     let (ended, took) = server.while_stopped(|| {
         let start = Instant::now();
         wait_until("the command has ended", || !is_alive(command));
@@ -110,13 +106,9 @@ fn without_an_answer_the_command_ends_before_the_lease_can() {
 #[test]
 fn a_command_that_ignores_the_signal_is_killed_and_what_it_started_too() {
     let server = Server::start();
-    let dir = TempDir::new().expect("a directory");
-    let (own, started) = (dir.path().join("own"), dir.path().join("started"));
-    let (own_path, started_path) = (own.display(), started.display());
-    let script =
-        format!("trap '' TERM; sleep 100 & echo $! > {started_path}; echo $$ > {own_path}; wait");
-    let program = Program::script(server.port, &["--grace", "100ms"], &script);
-    let (own, started) = (pid_in(&own), pid_in(&started));
+    let script = "trap '' TERM; sleep 100 & echo $!; echo $$; wait";
+    let program = Program::script(server.port, &["--grace", "100ms"], script);
+    let [started, own] = program.pids();
     server.connect().run("FAIRLOCK.BREAK k");
     program.end().failed(76, "");
     assert!(!is_alive(own) && !is_alive(started));
@@ -139,11 +131,8 @@ fn a_command_can_be_let_go_on() {
 #[test]
 fn when_the_program_itself_is_killed_the_command_ends_and_the_lock_is_free() {
     let (server, mut client) = Server::connected();
-    let dir = TempDir::new().expect("a directory");
-    let file = dir.path().join("pid");
-    let script = format!("echo $$ > {}; exec sleep 100", file.display());
-    let program = Program::script(server.port, &[], &script);
-    let command = pid_in(&file);
+    let program = Program::script(server.port, &[], "echo $$; exec sleep 100");
+    let [command] = program.pids();
     let waiting = Program::waiting(&server, &[]);
     for program in [waiting, program] {
         program.signal("KILL");

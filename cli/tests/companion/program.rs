@@ -3,10 +3,9 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use fairlock_testing::{Client, Server, wait_until};
+use fairlock_testing::{Server, wait_until};
 use tempfile::TempDir;
 
 /// Where the program is.
@@ -167,6 +166,21 @@ impl Program {
         wait_until(text, || self.errors().contains(text));
     }
 
+    /// The process numbers that its command has printed, each on a line.
+    #[track_caller]
+    pub fn pids<const N: usize>(&self) -> [u32; N] {
+        let mut pids = Vec::new();
+        wait_until("the command has printed its process number", || {
+            let out = self.out();
+            let lines = out
+                .split_inclusive('\n')
+                .filter(|line| line.ends_with('\n'));
+            pids = lines.filter_map(|line| line.trim().parse().ok()).collect();
+            pids.len() == N
+        });
+        pids.try_into().expect("as many")
+    }
+
     /// Types.
     pub fn type_in(&mut self, text: &str) {
         let input = self.child.stdin.as_mut().expect("its input");
@@ -215,16 +229,12 @@ pub fn is_alive(pid: u32) -> bool {
     state.is_some_and(|state| state != 'Z')
 }
 
-/// The process number that a command has written into a file.
+/// Kills the connection that CLIENT LIST shows with a mark; its id.
 #[track_caller]
-pub fn pid_in(file: &Path) -> u32 {
-    let mut pid = None;
-    wait_until("the command has written its process number", || {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        pid = text.strip_suffix('\n').and_then(|text| text.parse().ok());
-        pid.is_some()
-    });
-    pid.expect("a number")
+pub fn kill_connection(server: &Server, mark: &str) -> i64 {
+    let id = connection(server, mark);
+    assert_eq!(server.connect().run(&format!("CLIENT KILL ID {id}")), "1");
+    id
 }
 
 /// The id of the connection that CLIENT LIST shows with a mark: what it did last, or that it waits.
@@ -241,9 +251,4 @@ pub fn connection(server: &Server, mark: &str) -> i64 {
         id.is_some()
     });
     id.expect("an id")
-}
-
-/// Kills a connection.
-pub fn kill_connection(client: &mut Client, id: i64) {
-    assert_eq!(client.run(&format!("CLIENT KILL ID {id}")), "1");
 }

@@ -1,8 +1,8 @@
-//! `fairlock locks`, `info` and `break`.
+//! `fairlock locks`, `top` as lines, `info` and `break`.
 
 use std::collections::HashSet;
 
-use fairlock_testing::{Client, Server, follow, wait_until};
+use fairlock_testing::{Client, Server, wait_until};
 use serde_json::{Value, json};
 
 use crate::program::Program;
@@ -21,8 +21,8 @@ fn objects(server: &Server, args: &[&str]) -> Vec<Value> {
 }
 
 /// `stock` has two waiters, `alone` none, `pool` two holders; and a key that is not a lock.
-fn scene(server: &Server) -> Client {
-    let mut client = server.connect();
+fn scene() -> (Server, Client) {
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE stock ann LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE stock one ENQUEUE");
     client.run("FAIRLOCK.ACQUIRE stock two SHARED 5 ENQUEUE");
@@ -30,30 +30,93 @@ fn scene(server: &Server) -> Client {
     client.int("FAIRLOCK.ACQUIRE pool carl SHARED LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE pool dora SHARED 3 LEASE 600000 SESSION");
     client.run("HSET data field 1");
-    client
+    (server, client)
 }
 
 #[test]
 fn locks_are_listed_each_on_a_line() {
-    let server = Server::start();
-    assert_eq!(said(&server, &["locks"]), "");
-    let _client = scene(&server);
+    let (server, mut client) = scene();
+    let name = b"a\n\x1b[2J\xff b";
+    let reply = client.raw(&[b"FAIRLOCK.ACQUIRE", name, b"x"]);
+    reply.expect("acquired");
     let out = said(&server, &["locks"]);
-    let lines: Vec<&str> = out.lines().collect();
-    assert_eq!(lines.len(), 3, "{out}");
-    assert!(lines[0].starts_with("stock holder=ann held="), "{out}");
-    assert!(lines[0].contains(" waiting=2 next=one token="), "{out}");
+    let mut lines: Vec<&str> = out.lines().collect();
+    // Those that are searched for come in any order.
+    lines[2..].sort_unstable();
+    assert_eq!(lines.len(), 4, "{out}");
     let pool = "pool holder=carl holders=2 limit=3 ";
-    assert!(lines[1].starts_with(pool), "{out}");
-    assert!(lines[2].starts_with("alone holder=bob held="), "{out}");
+    let odd = "\"a\\n\\u{1b}[2J\\xff b\" holder=x held=";
+    let starts = [
+        "stock holder=ann held=",
+        pool,
+        odd,
+        "alone holder=bob held=",
+    ];
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.starts_with(start), "{out}");
+    }
+    assert!(lines[0].contains(" waiting=2 next=one token="), "{out}");
+    assert!(lines[1].contains(" waiting=0 next=- token="), "{out}");
+    assert!(lines[0].contains(" session=no node=127.0.0.1:"), "{out}");
     assert_eq!(said(&server, &["locks", "--busy"]).lines().count(), 2);
-    let filtered = said(&server, &["locks", "--filter", "BOB"]);
-    assert_eq!(filtered.lines().count(), 1, "{filtered}");
-    let objects = objects(&server, &["locks"]);
-    assert_eq!(objects[0]["next"], "one");
-    assert_eq!(objects[2]["name"], "alone");
-    assert_eq!(objects[2]["next"], Value::Null);
-    assert!(objects[2]["lease_ms"].as_i64() > Some(500_000));
+    let found = objects(&server, &["locks", "--filter", "ONE"]);
+    let names = found.iter().map(|lock| lock["name"].as_str());
+    assert!(names.eq([Some("stock"), Some("alone")]), "{found:?}");
+    assert_eq!(found[0]["next"], "one");
+    assert_eq!(found[1]["next"], Value::Null);
+    assert!(found[1]["lease_ms"].as_i64() > Some(500_000));
+}
+
+#[test]
+fn top_has_the_figures_and_then_as_many_locks_as_it_shows() {
+    let (server, mut client) = scene();
+    let top = |options: &[&str]| {
+        let args = [&["top", "--once", "--interval", "10ms"], options].concat();
+        said(&server, &args)
+    };
+    let names = |out: &str| -> Vec<String> {
+        let words = out.lines().skip(1).map(|line| line.split(' ').next());
+        words.flatten().map(str::to_owned).collect()
+    };
+    let out = top(&["--sort", "name"]);
+    let rates = "hand-offs=0.0/s acquisitions=0.0/s ";
+    assert!(out.starts_with(rates), "{out}");
+    assert!(out.contains(" blocked=0 sessions=1 locks=2\n"), "{out}");
+    assert_eq!(names(&out), ["alone", "pool", "stock"]);
+    assert_eq!(names(&top(&["--filter", "BOB"])), ["alone"]);
+    client.run_many((0..1_000).map(|n| format!("FAIRLOCK.ACQUIRE l{n} a LEASE 600000")));
+    let out = top(&[]);
+    // Fewer, if a look has searched a part of the keys only.
+    assert!(out.contains(" locks are shown, those with most"), "{out}");
+    assert_eq!(names(&out)[..2], ["!", "stock"]);
+}
+
+#[test]
+fn hand_offs_are_counted() {
+    let (server, mut client) = Server::connected();
+    wait_until("hand-offs are counted", || {
+        let mut program = Program::start(server.port, &["top", "--interval", "200ms"]);
+        while !program.has_ended() {
+            client.int("FAIRLOCK.ACQUIRE k a");
+            let blocked = server.block("FAIRLOCK.ACQUIRE k b");
+            client.int("FAIRLOCK.RELEASE k a");
+            blocked.int();
+            client.int("FAIRLOCK.RELEASE k b");
+        }
+        let out = program.end().said();
+        !out.contains("hand-offs=0.0/s") && !out.contains("wait-p99=0us")
+    });
+}
+
+#[test]
+fn a_reader_that_has_enough_ends_it() {
+    let server = Server::start();
+    for command in ["top --interval 1ms", "locks", "info k", "metrics"] {
+        // Its end may be closed before anything is printed.
+        let line = format!("(\"$FAIRLOCK\" {command}; echo $? >&2) | true");
+        let ended = Program::in_shell(server.port, &line).end();
+        assert_eq!((ended.code, ended.errors.as_str()), (0, "0\n"), "{ended:?}");
+    }
 }
 
 #[test]
@@ -67,8 +130,7 @@ fn very_many_locks_are_all_listed() {
 
 #[test]
 fn a_lock_is_shown_with_all_its_holders() {
-    let server = Server::start();
-    let _client = scene(&server);
+    let (server, _client) = scene();
     for (lock, part) in [
         ("stock", "lock     stock\nholder   ann holds=1 lease="),
         ("stock", "\nwaiting  2\nnext     one\nnode     127.0.0.1:"),
@@ -122,27 +184,4 @@ fn what_may_be_data_is_freed_by_force_only() {
     for command in ["break", "info"] {
         Program::ended(server.port, &[command, "text"]).failed(69, "WRONGTYPE");
     }
-}
-
-#[test]
-fn a_user_needs_an_administrators_permission_to_free_a_lock() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k ann");
-    client.run("ACL SETUSER bob on >secret ~* +@all -@admin -@dangerous +info");
-    let bob = |args: &[&str]| Program::ended_as("bob:secret", &server, args);
-    bob(&["break", "k"]).failed(69, "ACL");
-    assert!(bob(&["locks"]).said().starts_with("k holder=ann "));
-}
-
-#[test]
-fn a_replica_shows_what_is_held() {
-    let (master, replica) = (Server::start(), Server::start());
-    let mut client = master.connect();
-    client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
-    follow(&replica, &master);
-    let mut reader = replica.connect();
-    wait_until("it is there", || reader.run("EXISTS k") == "1");
-    assert!(said(&replica, &["locks"]).starts_with("k holder=ann held=? "));
-    assert!(said(&replica, &["info", "k"]).contains("holder   ann "));
-    Program::ended(replica.port, &["break", "k"]).failed(69, "is a replica");
 }

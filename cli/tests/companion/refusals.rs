@@ -65,16 +65,31 @@ fn a_user_needs_little() {
     Program::ended_as("ann:secret", &server, &exec).failed(69, "fairlock.holders");
     client.run("ACL SETUSER ben on >secret +info");
     Program::ended_as("ben:secret", &server, &["metrics"]).said();
+    client.int("FAIRLOCK.ACQUIRE k ann");
+    client.run("ACL SETUSER ben ~* +@all -@admin -@dangerous +info");
+    Program::ended_as("ben:secret", &server, &["break", "k"]).failed(69, "ACL");
+    let out = Program::ended_as("ben:secret", &server, &["locks"]).said();
+    assert!(out.starts_with("k holder=ann "), "{out}");
 }
 
 #[test]
 fn the_server_is_a_replica() {
     let (master, replica) = (Server::start(), Server::start());
+    master.connect().int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
     // Before it has the master's data it may refuse everything, with another error.
     follow(&replica, &master);
-    Program::ended(replica.port, ALL[0]).failed(69, "is a replica");
-    let ended = Program::ended(replica.port, &["top", "--once", "--interval", "10ms"]);
-    assert!(ended.out.contains("is a replica"), "{ended:?}");
+    for args in [ALL[0], ALL[5]] {
+        Program::ended(replica.port, args).failed(69, "is a replica");
+    }
+    // It shows what is held.
+    for (args, text) in [
+        (&["top", "--once", "--interval", "10ms"][..], "is a replica"),
+        (&["locks"], "k holder=ann held=? "),
+        (&["info", "k"], "holder   ann "),
+    ] {
+        let out = Program::ended(replica.port, args).said();
+        assert!(out.contains(text), "{out}");
+    }
 }
 
 #[test]

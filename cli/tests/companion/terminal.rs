@@ -2,7 +2,7 @@
 
 use fairlock_testing::{Server, wait_until};
 
-use crate::program::{Program, is_alive, pid_in, send_signal};
+use crate::program::{Program, is_alive, send_signal};
 
 /// `top` has a screen of its own, and gives the terminal back.
 #[test]
@@ -10,23 +10,18 @@ fn top_has_a_screen_until_it_is_told_to_end() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE orders ann SESSION");
     client.int("FAIRLOCK.ACQUIRE stock bob SESSION");
-    let top = "sh -c 'echo pid=$$.; exec \"$FAIRLOCK\" top --interval 50ms'";
+    let top = "sh -c 'echo $$; exec \"$FAIRLOCK\" top --interval 50ms'";
     let line = format!("stty rows 24 cols 100; {top}; echo ended $?");
     for (by, code) in [("q", 0), ("TERM", 143)] {
         let mut program = Program::in_terminal(server.port, &line);
+        let [pid] = program.pids();
         for text in ["\u{1b}[?1049h", "orders", "stock"] {
             program.wait_for(text);
         }
         if by == "q" {
             program.type_in(by);
         } else {
-            let out = program.out();
-            let pid = out
-                .split("pid=")
-                .nth(1)
-                .and_then(|rest| rest.split('.').next());
-            let pid = pid.and_then(|pid| pid.parse().ok());
-            send_signal(pid.expect("a process number"), by);
+            send_signal(pid, by);
         }
         let ended = program.end();
         assert!(ended.out.contains("\u{1b}[?1049l"), "{ended:?}");
@@ -37,12 +32,10 @@ fn top_has_a_screen_until_it_is_told_to_end() {
 #[test]
 fn what_the_command_has_started_ends_with_it_in_a_terminal_that_stays() {
     let server = Server::start();
-    let dir = tempfile::TempDir::new().expect("a directory");
-    let file = dir.path().join("pid");
-    let script = format!("sleep 300 & echo $! > {}; wait; true", file.display());
-    let line = format!("\"$FAIRLOCK\" exec k -- sh -c '{script}'; echo ended $?; read x");
-    let mut program = Program::in_terminal(server.port, &line);
-    let started = pid_in(&file);
+    let line =
+        "\"$FAIRLOCK\" exec k -- sh -c 'sleep 300 & echo $!; wait; true'; echo ended $?; read x";
+    let mut program = Program::in_terminal(server.port, line);
+    let [started] = program.pids();
     assert_eq!(server.connect().run("FAIRLOCK.BREAK k"), "1");
     program.wait_for("ended 76");
     assert!(!is_alive(started));
