@@ -4,7 +4,6 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
-use clap_complete::Shell;
 use fairlock_cli::args::{Args, Subcommand};
 use fairlock_cli::failure::{self, Failure, SIGNALLED};
 use fairlock_cli::server::Target;
@@ -17,7 +16,13 @@ fn main() -> ExitCode {
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return usage(&error),
+        // The help, or an error in the command line.
+        Err(error) => {
+            // The reader may be gone.
+            let _ = error.print();
+            let is_error = error.use_stderr();
+            return ExitCode::from(if is_error { failure::USAGE } else { 0 });
+        }
     };
     match run(args) {
         Ok(code) => ExitCode::from(code),
@@ -28,18 +33,6 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
-}
-
-/// Prints clap's message: the help, or an error in the command line.
-fn usage(error: &clap::Error) -> ExitCode {
-    // The reader may be gone.
-    let _ = error.print();
-    let code = if error.use_stderr() {
-        failure::USAGE
-    } else {
-        0
-    };
-    ExitCode::from(code)
 }
 
 fn run(args: Args) -> Result<u8, Failure> {
@@ -83,7 +76,12 @@ async fn run_command(command: Subcommand, target: Target) -> Result<u8, Failure>
         Subcommand::Locks(args) => query::locks(&args, target).await,
         Subcommand::Info(args) => query::info(args, target).await,
         Subcommand::Break(args) => query::break_lock(args, target).await,
-        Subcommand::Completions { shell } => completions(shell),
+        Subcommand::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "fairlock", &mut script);
+            io::stdout().write_all(&script)?;
+            Ok(0)
+        }
         Subcommand::Manual { folder } => {
             // A page for `help` would only say how to get help.
             let command = Args::command().disable_help_subcommand(true);
@@ -91,12 +89,4 @@ async fn run_command(command: Subcommand, target: Target) -> Result<u8, Failure>
             Ok(0)
         }
     }
-}
-
-/// Prints a shell's completion script. No server is asked.
-fn completions(shell: Shell) -> Result<u8, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "fairlock", &mut script);
-    io::stdout().write_all(&script)?;
-    Ok(0)
 }

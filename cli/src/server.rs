@@ -43,14 +43,6 @@ pub struct Target {
 impl Target {
     /// Reads a URL, and the files for TLS.
     pub fn new(url: &str, tls: &TlsArgs) -> Result<Self, Failure> {
-        let Self { info, .. } = Self::parse(url)?;
-        let info = tls::applied(info, tls)?;
-        let sni = tls.sni.clone();
-        Ok(Self { info, sni })
-    }
-
-    /// Reads a URL.
-    pub fn parse(url: &str) -> Result<Self, Failure> {
         let info = url.into_connection_info().map_err(|error| {
             // Not the URL itself, which can have a password.
             let why = error.detail().map_or_else(|| error.to_string(), ToOwned::to_owned);
@@ -73,7 +65,10 @@ impl Target {
             .set_nodelay(true)
             .set_keepalive(keepalive);
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
-        Ok(Self { info, sni: None })
+        Ok(Self {
+            info: tls::applied(info, tls)?,
+            sni: tls.sni.clone(),
+        })
     }
 
     /// Another server, for the same user.
@@ -201,7 +196,8 @@ mod tests {
 
     #[test]
     fn other_nodes_are_asked_by_the_same_user_in_the_same_way() {
-        let target = Target::parse("rediss://ann:secret@example.org:7000").expect("a URL");
+        let target = Target::new("rediss://ann:secret@example.org:7000", &TlsArgs::default())
+            .expect("a URL");
         let other = target.at("10.0.0.2", 7001);
         assert_eq!(other.address(), "10.0.0.2:7001");
         assert!(matches!(other.info.addr(), ConnectionAddr::TcpTls { .. }));

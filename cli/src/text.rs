@@ -70,21 +70,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_bytes_become_one_printable_line() {
-        assert_eq!(escape(b"orders:7"), "orders:7");
-        assert_eq!(escape("Zürich 🔒".as_bytes()), "Zürich 🔒");
-        assert_eq!(escape(b"it's \"so\""), "it's \"so\"");
-        assert_eq!(escape(b"a\n\x1b[31m\\\0"), "a\\n\\u{1b}[31m\\\\\\0");
-        assert_eq!(escape(b"a\xffb\xc3"), "a\\xffb\\xc3");
-        assert_eq!(escape("\u{202e}abc".as_bytes()), "\\u{202e}abc");
-    }
-
-    #[test]
-    fn a_name_is_one_word() {
-        assert_eq!(word(b"orders"), "orders");
-        assert_eq!(word(b""), "\"\"");
-        assert_eq!(word(b"two words"), "\"two words\"");
-        assert_eq!(word(b"a\"b"), "\"a\\\"b\"");
+    fn any_bytes_become_one_printable_line_and_one_word() {
+        for (bytes, escaped, as_word) in [
+            (&b"orders:7"[..], "orders:7", "orders:7"),
+            ("Zürich🔒".as_bytes(), "Zürich🔒", "Zürich🔒"),
+            (b"it's \"so\"", "it's \"so\"", "\"it's \\\"so\\\"\""),
+            (
+                b"a\n\x1b[31m\\\0",
+                "a\\n\\u{1b}[31m\\\\\\0",
+                "a\\n\\u{1b}[31m\\\\\\0",
+            ),
+            (b"a\xffb\xc3", "a\\xffb\\xc3", "a\\xffb\\xc3"),
+            ("\u{202e}a".as_bytes(), "\\u{202e}a", "\\u{202e}a"),
+            (b"", "", "\"\""),
+            (b"a=b", "a=b", "\"a=b\""),
+        ] {
+            assert_eq!(
+                (escape(bytes).as_str(), word(bytes).as_str()),
+                (escaped, as_word)
+            );
+        }
     }
 
     #[test]

@@ -22,9 +22,6 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A lease without an end.
 const FOREVER: Duration = Duration::from_hours(24);
 
-/// Why the lock counts as lost, for an operator.
-pub type Loss = String;
-
 /// Watches over a lock that is held.
 #[derive(Debug)]
 pub struct Guard<'a> {
@@ -83,8 +80,8 @@ impl<'a> Guard<'a> {
         Ok(guard)
     }
 
-    /// Waits until the lock is lost.
-    pub async fn lost(&mut self) -> Loss {
+    /// Waits until the lock is lost; why it counts as lost, for an operator.
+    pub async fn lost(&mut self) -> String {
         let address = self.link.target.address();
         loop {
             let next_look = (Instant::now() + self.look).min(self.safe_until);
@@ -125,7 +122,7 @@ impl<'a> Guard<'a> {
     }
 
     /// Gives the lock back; an error if it had been lost by then. A server that is busy is asked again.
-    pub async fn release(mut self) -> Result<(), Loss> {
+    pub async fn release(mut self) -> Result<(), String> {
         let (key, owner) = (self.request.key(), &self.request.owner);
         let mut command = redis::cmd("FAIRLOCK.RELEASE");
         command.arg(key).arg(owner).arg("TOKEN").arg(self.token);
@@ -152,7 +149,7 @@ impl<'a> Guard<'a> {
 }
 
 /// What is left of the lease, by the server's answer, or that the lock is lost.
-fn held(request: &Request<'_>, token: i64, holders: &[Lock]) -> Result<Duration, Loss> {
+fn held(request: &Request<'_>, token: i64, holders: &[Lock]) -> Result<Duration, String> {
     let is_own = |holder: &&Lock| holder.owner.as_ref() == Some(&request.owner);
     if let Some(own) = holders.iter().find(is_own) {
         // One that a script has acquired anew has no token.

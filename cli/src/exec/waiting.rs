@@ -20,17 +20,6 @@ const LOOK: Duration = Duration::from_secs(3);
 /// So many waiters are looked at: behind them the place is not known.
 const HEAD: usize = 100;
 
-/// Where the owner is in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// From 1, the head.
-    At(usize),
-    /// Behind the waiters that were looked at, or the user may not see the queue.
-    Unknown,
-    /// Not in the queue.
-    None,
-}
-
 /// Until the place in the queue is gone, although no reply has come.
 pub async fn watch(target: &Target, request: &Request<'_>) {
     let (mut is_said, mut missing) = (false, 0);
@@ -42,41 +31,39 @@ pub async fn watch(target: &Target, request: &Request<'_>) {
         let Ok((lock, place)) = look(target, request).await else {
             continue;
         };
-        missing = if place == Place::None { missing + 1 } else { 0 };
-        if !is_said && place != Place::None {
-            eprintln!("fairlock: {}", line(request.key(), &lock, place));
+        missing = if place.is_none() { missing + 1 } else { 0 };
+        if let Some(place) = place.filter(|_| !is_said) {
+            eprintln!("fairlock: {}", line(request.key(), &lock, &place));
             is_said = true;
         }
     }
 }
 
-async fn look(target: &Target, request: &Request<'_>) -> Result<(Lock, Place), Trouble> {
+/// Also the owner's place in the queue, if it has one.
+async fn look(target: &Target, request: &Request<'_>) -> Result<(Lock, Option<String>), Trouble> {
     let mut server = target.connect().await?;
     let lock = server.lock(request.key()).await?;
+    let waiting = lock.waiting;
+    let somewhere = || format!("{waiting} wait");
     let place = match server.waiters(request.key(), HEAD).await {
         Ok(waiters) => match waiters.iter().position(|owner| *owner == request.owner) {
-            Some(at) => Place::At(at + 1),
-            None if waiters.len() < HEAD => Place::None,
-            None => Place::Unknown,
+            Some(at) => Some(format!("place {} of {waiting}", at + 1)),
+            None => (waiters.len() >= HEAD).then(somewhere),
         },
         Err(trouble) if trouble.code() != Some("NOPERM") => return Err(trouble),
-        Err(_) if lock.waiting == 0 => Place::None,
-        Err(_) => Place::Unknown,
+        // The user may not see the queue.
+        Err(_) => (waiting > 0).then(somewhere),
     };
     Ok((lock, place))
 }
 
-fn line(key: &[u8], lock: &Lock, place: Place) -> String {
+fn line(key: &[u8], lock: &Lock, place: &str) -> String {
     let holder = match &lock.owner {
         Some(owner) if lock.holders > 1 => {
             format!("{} and {} more hold it", word(owner), lock.holders - 1)
         }
         Some(owner) => format!("{} holds it", word(owner)),
         None => "nobody holds it at the moment".to_owned(),
-    };
-    let place = match place {
-        Place::At(place) => format!("place {place} of {}", lock.waiting),
-        _ => format!("{} wait", lock.waiting),
     };
     format!("waiting for the lock {}: {holder}, {place}", word(key))
 }
@@ -86,22 +73,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_who_holds_it_and_the_place() {
+    fn a_line_says_who_holds_it() {
         let mut lock = Lock {
             owner: Some(b"a b".to_vec()),
             holders: 1,
-            waiting: 3,
             ..Lock::default()
         };
-        let start = "waiting for the lock k: ";
-        assert_eq!(
-            line(b"k", &lock, Place::At(2)),
-            format!("{start}\"a b\" holds it, place 2 of 3")
-        );
-        lock.holders = 4;
-        assert_eq!(
-            line(b"k", &lock, Place::Unknown),
-            format!("{start}\"a b\" and 3 more hold it, 3 wait")
-        );
+        let mut said = |holders| {
+            lock.holders = holders;
+            line(b"k", &lock, "3 wait")
+        };
+        assert_eq!(said(1), "waiting for the lock k: \"a b\" holds it, 3 wait");
+        let shared = "waiting for the lock k: \"a b\" and 3 more hold it, 3 wait";
+        assert_eq!(said(4), shared);
     }
 }

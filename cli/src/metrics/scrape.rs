@@ -40,9 +40,9 @@ impl Collector for Scrape {
             let mut samples = vec![("up", Vec::new(), u64::from(said.is_ok()))];
             if let Ok(info) = said {
                 samples.push(("replica", Vec::new(), u64::from(info.is_replica)));
-                samples.extend(info.numbers().map(|(field, value)| {
+                samples.extend(info.fields.iter().map(|(field, value)| {
                     let (metric, labels) = metric(field);
-                    (metric, labels, value)
+                    (metric, labels, *value)
                 }));
             }
             for (metric, mut labels, value) in samples {

@@ -5,8 +5,8 @@ use super::{Link, Trouble};
 /// The figures of a server.
 #[derive(Clone, Debug)]
 pub struct Info {
-    /// The module's fields, in the server's order, without their prefix.
-    pub fields: Vec<(String, String)>,
+    /// The module's fields, in the server's order, without their prefix: those that are numbers, all but the commit.
+    pub fields: Vec<(String, u64)>,
     /// It is a replica, which knows of no waiters.
     pub is_replica: bool,
 }
@@ -19,23 +19,17 @@ impl Info {
             .filter_map(|line| line.trim_end().split_once(':'));
         let own = |(name, value): (&str, &str)| {
             let name = name.strip_prefix("fairlock_")?;
-            Some((name.to_owned(), value.to_owned()))
+            Some((name.to_owned(), value.parse().ok()?))
         };
         let fields: Vec<_> = pairs.filter_map(own).collect();
         let is_replica = info.lines().any(|line| line.trim_end() == "role:slave");
         (!fields.is_empty()).then_some(Self { fields, is_replica })
     }
 
-    /// The fields that are numbers: all but the commit.
-    pub fn numbers(&self) -> impl Iterator<Item = (&str, u64)> {
-        let fields = self.fields.iter();
-        fields.filter_map(|(name, value)| Some((name.as_str(), value.parse().ok()?)))
-    }
-
     /// One of them; 0 for one that the server does not know.
     pub fn number(&self, name: &str) -> u64 {
-        let found = self.numbers().find(|(found, _)| *found == name);
-        found.map_or(0, |(_, value)| value)
+        let found = self.fields.iter().find(|(found, _)| found == name);
+        found.map_or(0, |(_, value)| *value)
     }
 }
 

@@ -173,19 +173,24 @@ mod tests {
 
     #[test]
     fn each_master_is_named_once() {
-        let node = |host, port| Value::Array(vec![host, Value::Int(port), Value::Nil]);
         let host = |host: &str| Value::BulkString(host.into());
+        let node = |host, port| Value::Array(vec![host, Value::Int(port), Value::Nil]);
         let slots = |first, master| {
-            let replica = node(host("10.0.0.9"), 9);
-            let range = [Value::Int(first), Value::Int(first + 1), master, replica];
-            Value::Array(range.to_vec())
+            let last = Value::Int(first + 1);
+            Value::Array(vec![
+                Value::Int(first),
+                last,
+                master,
+                node(host("10.0.0.9"), 9),
+            ])
         };
-        let reply = Value::Array(vec![
+        let ranges = [
             slots(200, node(host("10.0.0.2"), 2)),
             slots(0, node(host("10.0.0.1"), 1)),
             slots(100, node(host("10.0.0.2"), 2)),
             slots(300, node(Value::Nil, 3)),
-        ]);
+        ];
+        let reply = Value::Array(ranges.to_vec());
         let expected = vec![
             (Some("10.0.0.1".to_owned()), 1),
             (Some("10.0.0.2".to_owned()), 2),

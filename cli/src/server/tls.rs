@@ -49,12 +49,11 @@ pub fn applied(info: ConnectionInfo, args: &TlsArgs) -> Result<ConnectionInfo, F
 }
 
 fn read(file: Option<&PathBuf>) -> Result<Option<Vec<u8>>, Failure> {
-    let Some(file) = file else {
-        return Ok(None);
+    let bytes = |file: &PathBuf| {
+        let failure = |error| format!("cannot read {}: {error}", file.display());
+        fs::read(file).map_err(|error| Failure::new(USAGE, failure(error)))
     };
-    let bytes = fs::read(file)
-        .map_err(|error| Failure::new(USAGE, format!("cannot read {}: {error}", file.display())))?;
-    Ok(Some(bytes))
+    file.map(bytes).transpose()
 }
 
 /// Where a server is, whatever its certificate calls it.
