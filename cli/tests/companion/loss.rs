@@ -12,7 +12,9 @@ fn lose(options: &[&str], happens: impl FnOnce(&Server), text: &str) {
     let server = Server::start();
     let program = Program::holding(server.port, &[&["--owner", "me"], options].concat());
     happens(&server);
-    program.end().failed(76, text);
+    let ended = program.end();
+    ended.failed(76, text);
+    assert_eq!(ended.errors.lines().count(), 1, "{ended:?}");
 }
 
 #[test]
@@ -104,14 +106,19 @@ fn without_an_answer_the_command_ends_before_the_lease_can() {
 }
 
 #[test]
-fn a_command_that_ignores_the_signal_is_killed_and_what_it_started_too() {
+fn what_ignores_the_signal_is_killed_the_command_or_what_it_started() {
     let server = Server::start();
-    let script = "trap '' TERM; sleep 100 & echo $!; echo $$; wait";
-    let program = Program::script(server.port, &["--grace", "100ms"], script);
-    let [started, own] = program.pids();
-    server.connect().run("FAIRLOCK.BREAK k");
-    program.end().failed(76, "");
-    assert!(!is_alive(own) && !is_alive(started));
+    let child = "sh -c 'trap \"\" TERM; echo $$; exec sleep 100'";
+    for script in [
+        "trap '' TERM; sleep 100 & echo $!; echo $$; wait",
+        &format!("{child} & echo $$; wait"),
+    ] {
+        let program = Program::script(server.port, &["--grace", "100ms"], script);
+        let pids: [u32; 2] = program.pids();
+        server.connect().run("FAIRLOCK.BREAK k");
+        program.end().failed(76, "");
+        assert!(!pids.into_iter().any(is_alive), "{script}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! With a terminal.
 
-use fairlock_testing::{Server, wait_until};
+use fairlock_testing::Server;
 
 use crate::program::{Program, is_alive, send_signal};
 
@@ -43,21 +43,27 @@ fn what_the_command_has_started_ends_with_it_in_a_terminal_that_stays() {
     assert_eq!(program.end().code, 0);
 }
 
+/// The terminal sends it to the whole group in the foreground, which one of the commands has left.
 #[test]
-fn control_c_reaches_the_command_once() {
+fn control_c_is_left_to_the_terminal_and_other_signals_are_passed_on() {
     let server = Server::start();
-    let script = "trap \"echo got-it\" INT; echo re\"\"ady; while :; do sleep 0.05; done";
-    let line = format!("\"$FAIRLOCK\" exec k -- sh -c '{script}'");
-    let mut program = Program::in_terminal(server.port, &line);
-    program.wait_for("ready");
-    program.type_in("\u{3}");
-    program.wait_for("got-it");
-    // All else that was sent is there when the second one is.
-    program.type_in("\u{3}");
-    wait_until("the second", || {
-        program.out().matches("got-it").count() >= 2
-    });
-    program.type_in("\u{1c}");
-    let ended = program.end();
-    assert_eq!(ended.out.matches("got-it").count(), 2, "{ended:?}");
+    let script =
+        "trap 'echo got-it' INT; trap 'echo told' USR1; echo ready; while :; do sleep 0.05; done";
+    for (command, reached) in [("sh", 1), ("setsid sh", 0)] {
+        let line = format!(
+            "script=\"{script}\"; echo $$; exec \"$FAIRLOCK\" exec k -- {command} -c \"$script\""
+        );
+        let mut program = Program::in_terminal(server.port, &line);
+        let [pid] = program.pids();
+        program.wait_for("ready");
+        program.type_in("\u{3}");
+        if reached > 0 {
+            program.wait_for("got-it");
+        }
+        send_signal(pid, "USR1");
+        program.wait_for("told");
+        send_signal(pid, "TERM");
+        let ended = program.end();
+        assert_eq!(ended.out.matches("got-it").count(), reached, "{ended:?}");
+    }
 }
