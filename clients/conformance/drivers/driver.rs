@@ -5,7 +5,7 @@ use std::error::Error as _;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 
-use fairlock_client::{Error, Event, Hooks, Module, Options, Server};
+use fairlock_client::{Error, Event, Kind, Module, Options, Server};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{ClientTlsConfig, ConnectionAddr, TlsCertificates};
 use serde_json::{Value, json};
@@ -78,7 +78,12 @@ fn options(base: &Options, given: &Value, is_lock: bool) -> Result<Options, Not>
     Ok(all)
 }
 
-fn hooks(locks: u64, is_telling: bool) -> Hooks {
+fn cause_of(error: &Error) -> Option<String> {
+    let Kind::LockLost(cause) = error.kind else { return None };
+    Some(format!("{cause:?}").to_lowercase())
+}
+
+fn hooks(locks: u64, is_telling: bool, all: &mut Options) {
     let hook = |which: &'static str| -> Option<fairlock_client::Hook> {
         Some(Arc::new(move |event: &Event| {
             assert!(is_telling, "a hook");
@@ -88,7 +93,7 @@ fn hooks(locks: u64, is_telling: bool) -> Hooks {
                 "token": event.token, "waited": waited, "held": held, "cause": cause}));
         }))
     };
-    Hooks { on_wait: hook("wait"), on_acquired: hook("acquired"), on_lost: hook("lost"), on_released: hook("released") }
+    (all.on_wait, all.on_acquired, all.on_lost, all.on_released) = (hook("wait"), hook("acquired"), hook("lost"), hook("released"));
 }
 
 /// The library's client; what it cannot do is not applicable.
@@ -140,9 +145,9 @@ fn server(client: &Value) -> Result<Server, Not> {
     })
 }
 
-/// The operations of a flavour: what stands behind each call, and how a loss is waited for.
+/// The operations of a flavour, and what stands behind each call.
 macro_rules! flavour {
-    ($name:ident, $locks:ty, $guard:ty, |$server:ident, $all:ident| $made:expr, [$($wait:tt)*], |$held:ident, $longest:ident| $lost:expr) => {
+    ($name:ident, $locks:ty, $guard:ty, [$($wait:tt)*]) => {
         mod $name {
             use super::*;
 
@@ -156,11 +161,11 @@ macro_rules! flavour {
             async fn acquire(request: &Value, options_of: &str) -> Result<Option<Arc<$guard>>, Not> {
                 let (locks, base) = of(&LOCKS)[&number(request, "locks")].clone();
                 let name = typed("name", request["name"].as_str())?;
-                let lock = locks.lock(name).options(options(&base, &request[options_of], true)?);
+                let all = options(&base, &request[options_of], true)?;
                 if request["try"] == json!(true) {
-                    return Ok(lock.try_acquire()$($wait)*?.map(Arc::new));
+                    return Ok(locks.try_acquire(name, all)$($wait)*?.map(Arc::new));
                 }
-                Ok(Some(Arc::new(lock.acquire()$($wait)*?)))
+                Ok(Some(Arc::new(locks.acquire(name, all)$($wait)*?)))
             }
 
             async fn block(id: u64, request: &Value) -> Result<Value, Not> {
@@ -189,10 +194,10 @@ macro_rules! flavour {
                     "new" => {
                         let mut all = options(&Options::default(), &request["options"], false)?;
                         if let Some(kind) = request["hooks"].as_str() {
-                            all.hooks = hooks(id, kind == "tell");
+                            hooks(id, kind == "tell", &mut all);
                         }
-                        let ($server, $all) = (server(&request["client"])?, all.clone());
-                        of(&LOCKS).insert(id, (Arc::new($made), all));
+                        let made = <$locks>::with(server(&request["client"])?, all.clone())?;
+                        of(&LOCKS).insert(id, (Arc::new(made), all));
                     }
                     "acquire" | "abandon" => {
                         let Some(held) = acquire(request, "options").await? else { return Ok(json!({})) };
@@ -214,8 +219,8 @@ macro_rules! flavour {
                     }
                     "release" => held(number(request, "held")).release()$($wait)*?,
                     "lost" => {
-                        let ($held, $longest) = (held(number(request, "held")), seconds("wait", &request["wait"])?);
-                        return Ok(json!({"cause": $lost.map(|cause| format!("{cause:?}").to_lowercase())}));
+                        let lost = held(number(request, "held")).lost(seconds("wait", &request["wait"])?)$($wait)*;
+                        return Ok(json!({"cause": lost.err().as_ref().and_then(cause_of)}));
                     }
                     "cancel" => match of(&CALLS).get(&number(request, "call")) {
                         Some(call) => call.abort(),
@@ -230,7 +235,7 @@ macro_rules! flavour {
                     "native" => return Ok(json!({"native": of(&LOCKS)[&number(request, "locks")].0.native()})),
                     "close" => {
                         let (locks, _) = of(&LOCKS).remove(&number(request, "locks")).unwrap();
-                        locks.close()$($wait)*;
+                        locks.close()$($wait)*?;
                     }
                     _ => return Err(Not::Known),
                 }
@@ -239,14 +244,12 @@ macro_rules! flavour {
         }
     };
 }
-flavour!(tasks, fairlock_client::aio::Locks, fairlock_client::aio::Held, |server, all| fairlock_client::aio::Locks::with(server, all), [.await], |held, longest| {
-    tokio::time::timeout(longest, held.lost()).await.ok().and_then(|error| error.cause())
-});
-flavour!(threads, fairlock_client::Locks, fairlock_client::Held, |server, all| fairlock_client::Locks::with(server, all)?, [], |held, longest| held.wait_lost(longest));
+flavour!(tasks, fairlock_client::aio::Locks, fairlock_client::aio::Held, [.await]);
+flavour!(threads, fairlock_client::Locks, fairlock_client::Held, []);
 
 fn answer(id: u64, op: &str, outcome: Result<Value, Not>) {
     let failed = |kind: &str, text: &str, error: Option<&Error>, also: Option<&Error>| {
-        let (code, cause) = (error.and_then(Error::code), error.and_then(Error::cause).map(|it| format!("{it:?}").to_lowercase()));
+        let (code, cause) = (error.and_then(|error| error.code.clone()), error.and_then(cause_of));
         let because = error.and_then(|error| error.source()).map(ToString::to_string);
         let also: Vec<_> = also.iter().map(ToString::to_string).collect();
         json!({"id": id, "failed": {"type": kind, "code": code, "text": text, "cause": cause, "because": because, "also": also}})
@@ -257,7 +260,7 @@ fn answer(id: u64, op: &str, outcome: Result<Value, Not>) {
         Err(Not::Known) => json!({"id": id, "unknown": op}),
         Err(Not::Continued) => failed("Cancelled", "", None, None),
         Err(Not::Body(also)) => failed("Body", "the body's own", None, also.as_ref()),
-        Err(Not::Done(error)) => failed(format!("{:?}", error.kind()).split('(').next().unwrap(), &error.to_string(), Some(&error), None),
+        Err(Not::Done(error)) => failed(format!("{:?}", error.kind).split('(').next().unwrap(), &error.to_string(), Some(&error), None),
     });
 }
 

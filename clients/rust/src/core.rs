@@ -1,77 +1,57 @@
 //! The locks at one server, or at those of one cluster: what acquisitions and held locks share.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
 
+use redis::Value;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use crate::hold::Hold;
-use crate::lines::{Channel, Line, Server, locked};
-use crate::scripts::{Command, Request, Terms};
+use crate::lines::{Ear, Line, locked};
+use crate::options::new_owner;
+use crate::scripts::Request;
+use crate::server::Server;
+use crate::terms::Terms;
 use crate::{Error, Info, Kind, Options, Result};
 
-/// How long an owner's name and channel are kept for the next wait.
-const IDLE: Duration = Duration::from_mins(1);
 /// So many names are remembered.
-pub(crate) const MAX_NAMES: usize = 10_000;
-pub(crate) const WITHOUT: u8 = 1;
-pub(crate) const WITH: u8 = 2;
+const MAX_NAMES: usize = 10_000;
 
 /// Who asks, for a lock that it may hold again: the thread or task, and the lock's name.
-pub(crate) type Entry = (Caller, Vec<u8>);
+pub type Entry = (String, Vec<u8>);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Caller {
-    Thread(std::thread::ThreadId),
-    Task(tokio::task::Id),
-}
-
-pub(crate) struct Core {
-    pub(crate) options: Options,
-    pub(crate) server: Arc<Server>,
-    pub(crate) plain: Arc<Line>,
+pub struct Core {
+    pub options: Options,
+    pub server: Arc<Server>,
+    pub plain: Arc<Line>,
     /// Where WAIT follows, and stalls whoever is behind it.
-    pub(crate) confirmed: Arc<Line>,
-    pub(crate) ears: Arc<Line>,
-    pub(crate) native: AtomicU8,
-    pub(crate) state: Mutex<State>,
-    pub(crate) closing: watch::Sender<bool>,
-    /// Acquisitions under way, and locks that are held.
-    work: watch::Sender<usize>,
+    pub confirmed: Arc<Line>,
+    pub ears: Arc<Line>,
+    pub state: Mutex<State>,
+    /// Whoever is at work for this Locks has a receiver.
+    pub closing: watch::Sender<bool>,
 }
+
+pub struct Idle(pub Arc<Ear>, pub AbortHandle);
 
 #[derive(Default)]
-pub(crate) struct State {
-    pub(crate) entered: HashMap<Entry, Weak<Hold>>,
+pub struct State {
+    pub native: Option<bool>,
+    pub entered: HashMap<Entry, Weak<Hold>>,
     /// For each lock, the first asks are sent one after the other.
-    turns: HashMap<Vec<u8>, Weak<tokio::sync::Mutex<()>>>,
-    /// For each lock, owners that have ended cleanly, and whose channels are listened to.
-    seats: HashMap<Vec<u8>, Vec<Seat>>,
+    turns: HashMap<Vec<u8>, Arc<tokio::sync::Mutex<()>>>,
+    /// By lock and owner, those that have ended cleanly and are listened for; and what ends that.
+    pub idle: BTreeMap<(Vec<u8>, Vec<u8>), Idle>,
     /// How many replicas a server had when it was first asked; in a cluster also each lock's server.
-    pub(crate) replicas: HashMap<String, usize>,
-    pub(crate) nodes: HashMap<Vec<u8>, String>,
-}
-
-pub(crate) struct Seat {
-    pub(crate) owner: Vec<u8>,
-    pub(crate) channel: Arc<Channel>,
-    pub(crate) since: Instant,
-}
-
-/// Counts as work until it is dropped.
-pub(crate) struct Busy(Arc<Core>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.work.send_modify(|work| *work -= 1);
-    }
+    replicas: HashMap<String, usize>,
+    nodes: HashMap<Vec<u8>, String>,
 }
 
 impl Core {
-    pub(crate) fn new(server: Server, options: Options) -> Arc<Self> {
+    pub fn new(server: Server, options: Options) -> Arc<Self> {
         let server = Arc::new(server);
         let line = || Line::new(&server, options.command_timeout);
         Arc::new(Self {
@@ -80,132 +60,124 @@ impl Core {
             ears: line(),
             server,
             options,
-            native: AtomicU8::new(0),
             state: Mutex::default(),
             closing: watch::Sender::new(false),
-            work: watch::Sender::new(0),
         })
     }
 
-    /// The connection of a session, which is not given up as long as the lease goes on.
-    pub(crate) fn own_line(&self, lease: Duration) -> Arc<Line> {
-        Line::new(&self.server, self.options.command_timeout.max(lease))
-    }
-
-    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
-        self.work.send_modify(|work| *work += 1);
-        Busy(self.clone())
-    }
-
-    pub(crate) fn native(&self) -> Option<bool> {
-        let known = self.native.load(Ordering::Relaxed);
-        (known != 0).then_some(known == WITH)
-    }
-
-    pub(crate) async fn info(&self, name: &[u8]) -> Result<Info> {
-        let (name, owner, options) = (name.to_vec(), Vec::new(), Options::default());
-        options.check(&name)?;
-        self.check_open()?;
-        let terms = Terms {
-            name,
-            owner,
-            options,
+    /// With an owner that has ended cleanly, and is listened for, if there is one.
+    pub fn terms(self: &Arc<Self>, name: Vec<u8>, options: Options) -> Arc<Terms> {
+        let given = options.owner.clone();
+        let idle = if given.is_none() {
+            self.idle_ear(&name)
+        } else {
+            None
         };
-        let (command, words) = (Command::Info, Vec::new());
-        let (request, longest) = (Request { command, words }, self.options.command_timeout);
-        let way = self.plain_way(None);
-        let (outcome, _) = self.persist(&way, &terms, &request, longest).await;
-        match outcome {
-            Ok(reply) => Ok(Info::of(&reply.value)),
-            Err(failure) => Err(self.error(&terms, Kind::Refused, Some(failure))),
+        let ear = idle.unwrap_or_else(|| Ear::new(&name, given.unwrap_or_else(new_owner)));
+        // A session's connection is not given up as long as the lease goes on.
+        let longest = self.options.command_timeout.max(options.lease);
+        let own = options.session.then(|| Line::new(&self.server, longest));
+        Arc::new(Terms {
+            core: self.clone(),
+            name,
+            options,
+            ear,
+            own,
+            unanswered: AtomicUsize::new(0),
+        })
+    }
+
+    fn idle_ear(&self, name: &[u8]) -> Option<Arc<Ear>> {
+        let idle = &mut locked(&self.state).idle;
+        let (key, _) = idle.range((name.to_vec(), Vec::new())..).next()?;
+        let key = Some(key).filter(|(of, _)| of == name)?.clone();
+        let Idle(ear, forgetting) = idle.remove(&key)?;
+        forgetting.abort();
+        Some(ear)
+    }
+
+    pub async fn info(self: &Arc<Self>, name: Vec<u8>) -> Result<Info> {
+        self.options.check(&name)?;
+        self.check_open()?;
+        let owner = Some(Vec::new());
+        let options = Options {
+            owner,
+            ..Options::default()
+        };
+        let terms = self.terms(name, options);
+        let (way, longest) = (terms.plain_way(), self.options.command_timeout);
+        let asked = terms.persist(&way, &Request::info(), longest).await;
+        let reply = asked.map_err(|failure| terms.error(Kind::Unavailable, Some(failure)))?;
+        Ok(Info::of(&reply.0))
+    }
+
+    /// One, if the lock's server had any replica when it was first asked.
+    pub async fn replicas(&self, name: &[u8]) -> Result<usize> {
+        let (is_cluster, address) = (self.server.is_cluster(), self.server.address());
+        {
+            let state = locked(&self.state);
+            let node = if is_cluster {
+                state.nodes.get(name)
+            } else {
+                Some(&address)
+            };
+            if let Some(known) = node.and_then(|node| state.replicas.get(node)) {
+                return Ok(*known);
+            }
         }
+        let mut pipeline = redis::pipe();
+        if is_cluster {
+            // The first leads to the lock's node; the other tells which one that is.
+            pipeline.cmd("FAIRLOCK.INFO").arg(name);
+            pipeline.cmd("CLUSTER").arg("NODES");
+        }
+        pipeline.cmd("ROLE");
+        let sent = self.plain.send(&pipeline, self.options.command_timeout);
+        let mut values = sent.await?;
+        let count = match values.pop() {
+            Some(Err(failure)) if !failure.is_unknown() => return Err(failure),
+            Some(Ok(Value::Array(role))) => match role.get(2) {
+                Some(Value::Array(replicas)) => replicas.len().min(1),
+                _ => return Ok(0), // A replica; it will refuse the ask.
+            },
+            _ => 0,
+        };
+        let nodes = values.pop().and_then(Result::ok).unwrap_or(Value::Nil);
+        let nodes: String = redis::from_redis_value(nodes).unwrap_or_default();
+        let me = nodes.lines().find(|line| line.contains("myself"));
+        let me = me.and_then(|line| line.split(' ').next());
+        let mut state = locked(&self.state);
+        if let Some(me) = me {
+            if state.nodes.len() >= MAX_NAMES {
+                state.nodes.clear();
+            }
+            state.nodes.insert(name.to_vec(), me.to_owned());
+        }
+        let node = me.map_or_else(|| self.server.address(), str::to_owned);
+        Ok(*state.replicas.entry(node).or_insert(count))
     }
 
     /// The turn for the first ask.
-    pub(crate) fn turn(&self, name: &[u8]) -> Arc<tokio::sync::Mutex<()>> {
+    pub fn turn(&self, name: &[u8]) -> Arc<tokio::sync::Mutex<()>> {
         let turns = &mut locked(&self.state).turns;
-        if let Some(turn) = turns.get(name).and_then(Weak::upgrade) {
-            return turn;
-        }
         if turns.len() >= MAX_NAMES {
-            turns.retain(|_, turn| turn.strong_count() > 0);
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         }
-        let turn = Arc::default();
-        turns.insert(name.to_vec(), Arc::downgrade(&turn));
-        turn
+        turns.entry(name.to_vec()).or_default().clone()
     }
 
-    /// An owner that has ended cleanly, and is listened for.
-    pub(crate) fn take_seat(&self, name: &[u8]) -> Option<Seat> {
-        locked(&self.state).seats.get_mut(name)?.pop()
+    pub fn check_open(&self) -> Result<()> {
+        let is_open = !*self.closing.borrow();
+        is_open.then_some(()).ok_or_else(Error::closed)
     }
 
-    pub(crate) async fn give_seat(self: &Arc<Self>, terms: &Terms, seat: Seat, is_clean: bool) {
-        if !is_clean || terms.options.owner.is_some() {
-            return self.ears.forget(&seat.channel).await;
-        }
-        let is_first = {
-            let seats = &mut locked(&self.state).seats;
-            let is_first = seats.is_empty();
-            seats.entry(terms.name.clone()).or_default().push(seat);
-            is_first
-        };
-        if is_first {
-            tokio::spawn(forget_seats(Arc::downgrade(self)));
-        }
-    }
-
-    pub(crate) fn check_open(&self) -> Result<()> {
-        if *self.closing.borrow() {
-            Err(closed())
-        } else {
-            Ok(())
-        }
-    }
-
-    pub(crate) async fn close(&self) -> Result<()> {
+    /// All who are at work end, and then the connections.
+    pub async fn close(&self) -> Result<()> {
         self.closing.send_replace(true);
-        let mut work = self.work.subscribe();
-        drop(
-            timeout(
-                self.options.command_timeout,
-                work.wait_for(|work| *work == 0),
-            )
-            .await,
-        );
+        drop(timeout(self.options.command_timeout, self.closing.closed()).await);
         for line in [&self.plain, &self.confirmed, &self.ears] {
-            line.close().await;
+            line.close();
         }
         Ok(())
-    }
-}
-
-pub(crate) fn closed() -> Error {
-    Error::new(Kind::Closed, "Locks is closed")
-}
-
-/// Ends when there is none any more.
-async fn forget_seats(core: Weak<Core>) {
-    loop {
-        sleep(IDLE / 6).await;
-        let Some(core) = core.upgrade() else { return };
-        let mut old = Vec::new();
-        let is_last = {
-            let seats = &mut locked(&core.state).seats;
-            for seats in seats.values_mut() {
-                // Those that were used last are at the end.
-                let is_old = |seat: &&Seat| seat.since.elapsed() >= IDLE;
-                let count = seats.iter().take_while(is_old).count();
-                old.extend(seats.drain(..count));
-            }
-            seats.retain(|_, seats| !seats.is_empty());
-            seats.is_empty()
-        };
-        for seat in old {
-            core.ears.forget(&seat.channel).await;
-        }
-        if is_last {
-            return;
-        }
     }
 }

@@ -1,12 +1,9 @@
 //! The errors, by the server's codes.
 
 use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError};
-
-pub(crate) type Outcome<T> = std::result::Result<T, Failure>;
-
-pub(crate) const PAGES: &str = "https://fairlock.example";
 
 /// How a lock was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,141 +48,91 @@ pub enum Kind {
     Closed,
 }
 
-/// An error: its text names the lock and the server. The source is the first failure of the connection, if there was one.
+/// An error: its text names the lock and the server. The source is what the server or the library said, if it was that.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Error {
-    kind: Kind,
+    /// What kind of error it is.
+    pub kind: Kind,
+    /// The first word of the server's error, if it was one.
+    pub code: Option<String>,
     text: String,
-    failure: Option<Failure>,
+    source: Option<Arc<Error>>,
+    /// Of a command: the server may have got it, now or in an earlier try.
+    pub(crate) may_be_done: bool,
 }
 
 impl Error {
     pub(crate) fn new(kind: Kind, text: impl Into<String>) -> Self {
-        let (text, failure) = (text.into(), None);
+        let is_code = kind == Kind::LockLost(Cause::NotHeld);
         Self {
             kind,
-            text,
-            failure,
+            code: is_code.then(|| "NOTHELD".to_owned()),
+            text: text.into(),
+            source: None,
+            may_be_done: false,
         }
     }
 
-    pub(crate) fn because(mut self, failure: Option<Failure>) -> Self {
-        self.failure = failure;
+    pub(crate) fn closed() -> Self {
+        Self::new(Kind::Closed, "Locks is closed")
+    }
+
+    pub(crate) fn because(mut self, source: Option<Self>) -> Self {
+        self.code = source.as_ref().and_then(|source| source.code.clone());
+        self.source = source.map(Arc::new);
         self
     }
 
-    /// What kind of error it is.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        self.kind
+    // ----------------------------------------------------------------- of a command
+
+    /// There was no answer: the server may have got the command.
+    pub(crate) fn silent(text: impl Into<String>) -> Self {
+        Self::new(Kind::Unavailable, text).in_doubt()
     }
 
-    /// How the lock was lost, if this is that error.
-    #[must_use]
-    pub fn cause(&self) -> Option<Cause> {
-        match self.kind {
-            Kind::LockLost(cause) => Some(cause),
-            _ => None,
-        }
+    pub(crate) fn in_doubt(mut self) -> Self {
+        self.may_be_done = true;
+        self
     }
 
-    /// The first word of the server's error, if it was one.
-    #[must_use]
-    pub fn code(&self) -> Option<&str> {
-        match self.kind {
-            Kind::LockLost(Cause::NotHeld) => Some("NOTHELD"),
-            Kind::QueueFull
-            | Kind::NotALock
-            | Kind::WrongType
-            | Kind::CrossSlot
-            | Kind::Refused => self.text.split(' ').next(),
-            _ => self.failure.as_ref().and_then(Failure::code),
-        }
+    pub(crate) fn unsent(mut self) -> Self {
+        self.may_be_done = false;
+        self
     }
-}
 
-impl Display for Error {
-    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
-        match &self.failure {
-            Some(failure) => write!(to, "{}: {failure}", self.text),
-            None => to.write_str(&self.text),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        let failure = self.failure.as_ref();
-        failure.map(|failure| failure as &dyn std::error::Error)
-    }
-}
-
-/// Why a command failed.
-#[derive(Debug, Clone)]
-pub(crate) enum Failure {
-    /// The server's own text.
-    Refusal(String),
-    /// There was no connection: nothing was sent.
-    Unsent(String),
-    /// The connection has ended, or there was no answer in time: the server may have got the command.
-    Broken(String),
-    /// It was done, but too few replicas have it.
-    Unconfirmed,
-}
-
-/// Refusals that pass.
-const PASSING: [&str; 10] = [
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "LOADING",
-    "READONLY",
-    "MASTERDOWN",
-    "NOREPLICAS",
-    "UNBLOCKED",
-    "MOVED",
-    "ASK",
-    "BUSY",
-];
-
-impl Failure {
-    /// The library's error at this address.
+    /// What the library says of this address. `Unavailable`: it may help to try again a little later.
     pub(crate) fn of(error: &RedisError, address: &str) -> Self {
-        match (error.code(), error.kind()) {
-            (Some(code), _) => {
-                Self::Refusal(format!("{code} {}", error.detail().unwrap_or_default()))
+        let (code, text) = match (error.code(), error.kind()) {
+            (Some(code), _) => (
+                code,
+                format!("{code} {}", error.detail().unwrap_or_default()),
+            ),
+            (_, ErrorKind::InvalidClientConfig | ErrorKind::RESP3NotSupported) => {
+                ("ERR", format!("ERR {error}"))
             }
-            (None, ErrorKind::InvalidClientConfig | ErrorKind::RESP3NotSupported) => {
-                Self::Refusal(format!("ERR {error}"))
-            }
-            _ => Self::Broken(format!("{address}: {error}")),
-        }
-    }
-
-    pub(crate) fn unsent(self) -> Self {
-        match self {
-            Self::Broken(text) => Self::Unsent(text),
-            other => other,
-        }
-    }
-
-    pub(crate) fn code(&self) -> Option<&str> {
-        match self {
-            Self::Refusal(text) => text.split(' ').next(),
-            _ => None,
-        }
+            _ => return Self::silent(format!("{address}: {error}")),
+        };
+        let kind = match code {
+            _ if PASSING.split(' ').any(|each| each == code) => Kind::Unavailable,
+            _ if text.contains("max number of clients") => Kind::Unavailable,
+            "QUEUEFULL" => Kind::QueueFull,
+            "NOTALOCK" => Kind::NotALock,
+            "WRONGTYPE" => Kind::WrongType,
+            "CROSSSLOT" => Kind::CrossSlot,
+            _ => Kind::Refused,
+        };
+        let mut refusal = Self::new(kind, text);
+        refusal.code = Some(code.to_owned());
+        refusal
     }
 
     pub(crate) fn is(&self, code: &str) -> bool {
-        self.code() == Some(code)
+        self.code.as_deref() == Some(code)
     }
 
     fn says(&self, part: &str) -> bool {
-        matches!(self, Self::Refusal(said) if said.to_lowercase().contains(part))
-    }
-
-    /// Whether trying again a little later may help.
-    pub(crate) fn is_passing(&self) -> bool {
-        self.code().is_none_or(|code| PASSING.contains(&code)) || self.says("max number of clients")
+        self.text.to_lowercase().contains(part)
     }
 
     /// Whether the server does not know a command; the second text is that of Upstash.
@@ -203,44 +150,47 @@ impl Failure {
         self.is("NOPERM") && self.says("'fairlock.")
     }
 
-    /// The error for a refusal that the server at this address gave for this lock.
-    pub(crate) fn translated(&self, name: &str, address: &str) -> Error {
-        let kind = match self.code().unwrap_or_default() {
-            "QUEUEFULL" => Kind::QueueFull,
-            "NOTALOCK" => Kind::NotALock,
-            "WRONGTYPE" => Kind::WrongType,
-            "CROSSSLOT" => Kind::CrossSlot,
-            _ => Kind::Refused,
+    /// Advice, if there is any.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self.code.as_deref() {
+            Some("NOAUTH") => ". Give the client a password",
+            Some("WRONGPASS") => ". Check the client's user and password",
+            Some("NOPERM") if self.says("'role'") || self.says("'wait'") => {
+                ". Allow both ROLE and WAIT, or set sync_timeout to zero: see SECURITY.md at https://fairlock.example"
+            }
+            Some("NOPERM") => {
+                ". The user `packages` has all that is needed: see SECURITY.md at https://fairlock.example"
+            }
+            _ => "",
+        }
+    }
+
+    /// What is missing, and the option that needs it.
+    pub(crate) fn no_module(option: Option<&str>) -> String {
+        let what = match option {
+            Some(option) => {
+                format!("{option} needs the fairlock module, which the server does not have")
+            }
+            None => "the server does not have the fairlock module".to_owned(),
         };
-        Error::new(
-            kind,
-            format!("{self} (lock {name} at {address}){}", self.hint()),
+        format!(
+            "{what} (unknown command 'FAIRLOCK.ACQUIRE'). Load it: \"loadmodule /path/to/libfairlock.so\" in its redis.conf, or MODULE LOAD. See docs/operations.md at https://fairlock.example"
         )
     }
-
-    /// Advice, if there is any.
-    fn hint(&self) -> String {
-        match self.code().unwrap_or_default() {
-            "NOAUTH" => ". Give the client a password".to_owned(),
-            "WRONGPASS" => ". Check the client's user and password".to_owned(),
-            "NOPERM" if self.says("'role'") || self.says("'wait'") => format!(
-                ". ROLE and WAIT confirm that a replica has the lock: allow both, or set sync_timeout to zero. See SECURITY.md at {PAGES}"
-            ),
-            "NOPERM" => {
-                format!(". The user `packages` in SECURITY.md at {PAGES} has all that is needed")
-            }
-            _ => String::new(),
-        }
-    }
 }
 
-impl Display for Failure {
+impl Display for Error {
     fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refusal(text) | Self::Unsent(text) | Self::Broken(text) => to.write_str(text),
-            Self::Unconfirmed => to.write_str("no replica has confirmed it"),
-        }
+        to.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}
+
+/// Refusals that pass.
+const PASSING: &str =
+    "ASK BUSY CLUSTERDOWN LOADING MASTERDOWN MOVED NOREPLICAS READONLY TRYAGAIN UNBLOCKED";

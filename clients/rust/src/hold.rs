@@ -1,100 +1,86 @@
 //! A lock that is held: renewed, lost, released.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::future::pending;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::time::timeout_at;
 
-use crate::core::{Busy, Core, Entry, Seat};
-use crate::error::{Failure, Outcome};
-use crate::lines::{Line, Work, locked};
-use crate::options::call;
-use crate::protocol::{Due, Keeping};
-use crate::scripts::Terms;
+use crate::core::Entry;
+use crate::lines::{Work, locked};
+use crate::options::{Hook, call};
+use crate::protocol::{Due, Keeping, Reply};
+use crate::terms::Terms;
 use crate::{Cause, Error, Event, Kind, Options, Result};
 
-pub(crate) struct Hold {
-    pub(crate) core: Arc<Core>,
+pub struct Hold {
     terms: Arc<Terms>,
-    pub(crate) token: i64,
+    pub runtime: Handle,
+    pub token: i64,
     /// For hooks and people.
-    pub(crate) event: Event,
-    /// The connection of a session, and its number.
-    own: Option<(Arc<Line>, u64)>,
-    /// What the next wait may use, and whether all asks were answered.
-    pub(crate) seat: Mutex<Option<(Seat, bool)>>,
-    /// Renewals without an answer, which may still reach the server.
-    unanswered: AtomicUsize,
-    pub(crate) entry: Option<Entry>,
+    pub event: Event,
+    /// Whether the connection of a session has ended.
+    over: Option<watch::Receiver<bool>>,
+    entry: Option<Entry>,
     acquired: Instant,
-    keeping: Mutex<Keeping>,
+    state: watch::Sender<State>,
+}
+
+struct State {
+    keeping: Keeping,
     /// How many guards there are.
-    holds: Mutex<usize>,
-    lost: watch::Sender<Option<Cause>>,
-    /// The lease was set by hand.
-    changed: Notify,
-    task: OnceLock<AbortHandle>,
+    holds: usize,
+    lost: Option<Cause>,
 }
 
 impl Hold {
-    pub(crate) async fn new(
-        core: &Arc<Core>,
-        terms: Arc<Terms>,
+    pub fn begin(
+        terms: &Arc<Terms>,
+        entry: Option<Entry>,
         token: i64,
         since: Instant,
-        own: Option<Arc<Line>>,
-    ) -> Self {
-        let (token_of_event, is_renewed) = (Some(token), terms.options.renew || own.is_some());
-        let own = match own {
-            Some(line) => Some((line.clone(), line.number().await)),
-            None => None,
-        };
-        Self {
-            core: core.clone(),
+    ) -> Arc<Self> {
+        let is_renewed = terms.options.renew || terms.own.is_some();
+        let hold = Arc::new(Self {
+            terms: terms.clone(),
+            runtime: Handle::current(),
             token,
             event: Event {
-                token: token_of_event,
+                token: Some(token),
                 ..terms.event()
             },
-            own,
-            seat: Mutex::default(),
-            unanswered: AtomicUsize::new(0),
-            entry: None,
+            over: terms.own.as_ref().and_then(|line| line.over()),
+            entry: entry.clone(),
             acquired: Instant::now(),
-            keeping: Mutex::new(Keeping::new(terms.options.lease, is_renewed, since)),
-            terms,
-            holds: Mutex::new(1),
-            lost: watch::Sender::new(None),
-            changed: Notify::new(),
-            task: OnceLock::new(),
+            state: watch::Sender::new(State {
+                keeping: Keeping::new(terms.options.lease, is_renewed, since),
+                holds: 1,
+                lost: None,
+            }),
+        });
+        if let Some(entry) = entry {
+            let entered = &mut locked(&terms.core.state).entered;
+            entered.insert(entry, Arc::downgrade(&hold));
         }
-    }
-
-    pub(crate) fn begin(self, busy: Option<Busy>) -> Arc<Self> {
-        let hold = Arc::new(self);
-        if let Some(entry) = hold.entry.clone() {
-            locked(&hold.core.state)
-                .entered
-                .insert(entry, Arc::downgrade(&hold));
-        }
-        let task = tokio::spawn(keep(hold.clone(), busy));
-        drop(hold.task.set(task.abort_handle()));
+        tokio::spawn(keep(hold.clone(), terms.core.closing.subscribe()));
         hold
     }
 
-    pub(crate) fn enter_again(self: Arc<Self>) -> Result<Arc<Self>> {
-        if let Some(cause) = self.cause() {
-            return Err(self.lost_by(cause));
-        }
-        *locked(&self.holds) += 1;
+    pub fn enter_again(self: Arc<Self>) -> Result<Arc<Self>> {
+        self.check()?;
+        self.state.send_modify(|state| state.holds += 1);
         Ok(self)
     }
 
-    pub(crate) fn cause(&self) -> Option<Cause> {
-        *self.lost.borrow()
+    pub fn cause(&self) -> Option<Cause> {
+        self.state.borrow().lost
+    }
+
+    fn check(&self) -> Result<()> {
+        self.cause()
+            .map_or(Ok(()), |cause| Err(self.lost_by(cause)))
     }
 
     fn lost_by(&self, cause: Cause) -> Error {
@@ -103,207 +89,184 @@ impl Hold {
         Error::new(Kind::LockLost(cause), text)
     }
 
-    pub(crate) async fn until_lost(&self) -> Error {
-        let mut lost = self.lost.subscribe();
-        let cause = lost.wait_for(Option::is_some).await.ok();
-        self.lost_by(cause.and_then(|cause| *cause).unwrap_or(Cause::Closed))
+    pub async fn until_lost(&self) -> Result<()> {
+        let mut state = self.state.subscribe();
+        drop(state.wait_for(|state| state.lost.is_some()).await);
+        self.check()
     }
 
-    fn own_line(&self) -> Option<&Arc<Line>> {
-        self.own.as_ref().map(|(line, _)| line)
+    /// The lease, and when it is over.
+    fn lease(&self) -> (Duration, Instant) {
+        let keeping = &self.state.borrow().keeping;
+        (keeping.lease, keeping.end)
     }
 
-    fn left(&self) -> Duration {
-        let end = locked(&self.keeping).end;
-        end.saturating_duration_since(Instant::now())
+    /// Calls a hook; how long it was held is told, and the cause.
+    fn tell(&self, hook: Option<&Hook>, cause: Option<Cause>) {
+        let held = Some(self.acquired.elapsed());
+        let event = Event {
+            held,
+            cause,
+            ..self.event.clone()
+        };
+        call(hook, &event);
+    }
+
+    fn refused(&self, failure: Error) -> Error {
+        self.terms.error(Kind::Unavailable, Some(failure))
     }
 
     // --------------------------------------------------------------------- renewal
 
-    /// Sends RENEW, for so long (zero: once). What it says of the lock is done; a failure is the caller's.
-    async fn renew(&self, lease: Duration, longest: Duration) -> Outcome<()> {
+    /// Sends RENEW, for so long (zero: once); whether replicas have confirmed it. If the server says that the lock is lost, it is.
+    async fn renew_for(&self, lease: Duration, longest: Duration) -> Result<bool> {
         // Of several tries it may be the first that has set the lease.
         let sent = Instant::now();
-        let way = self.core.way(&self.terms, self.own_line()).await?;
+        let way = self.terms.way().await?;
         let request = self.terms.renewal(lease);
-        self.unanswered.fetch_add(1, Ordering::Relaxed);
-        let renewed = self.core.persist(&way, &self.terms, &request, longest);
-        let (outcome, may_be_done) = renewed.await;
-        if !may_be_done {
-            self.unanswered.fetch_sub(1, Ordering::Relaxed);
-        }
-        let is_confirmed = outcome.and_then(|reply| reply.is_confirmed);
-        let failure = match is_confirmed {
-            Ok(true) => {
-                locked(&self.keeping).renewed(sent, lease);
-                return Ok(());
+        let renewed = self.terms.persist(&way, &request, longest).await;
+        match &renewed {
+            Ok(Reply(_, true)) => {
+                let renew = |state: &mut State| state.keeping.renewed(sent, lease);
+                self.state.send_modify(renew);
             }
-            Ok(false) => Failure::Unconfirmed,
-            Err(failure) => failure,
-        };
-        if failure.is("NOTHELD") {
-            self.lose(Cause::NotHeld);
+            Err(failure) if failure.is("NOTHELD") => self.lose(Cause::NotHeld),
+            _ => {}
         }
-        Err(failure)
+        renewed.map(|Reply(_, is_confirmed)| is_confirmed)
     }
 
-    pub(crate) async fn renew_by_hand(&self, lease: Option<Duration>) -> Result<Duration> {
-        let lease = lease.unwrap_or(locked(&self.keeping).lease);
+    pub async fn renew(&self, lease: Option<Duration>) -> Result<Duration> {
+        let (same, end) = self.lease();
+        let lease = lease.unwrap_or(same);
         let options = Options {
             lease,
             ..Options::default()
         };
         options.check(&self.terms.name)?;
-        let longest = self.core.options.retry_timeout.min(self.left());
-        let renewed = match self.cause() {
-            None => self.renew(lease, longest).await,
-            Some(_) => Ok(()),
-        };
-        match (self.cause(), renewed) {
-            (Some(cause), _) => Err(self.lost_by(cause)),
-            (None, Ok(())) => {
-                self.changed.notify_one();
-                Ok(lease)
-            }
-            (None, Err(Failure::Unconfirmed)) => {
-                Err(self.core.error(&self.terms, Kind::NotReplicated, None))
-            }
-            (None, Err(failure)) => Err(self.refused(failure)),
+        self.check()?;
+        let left = end.saturating_duration_since(Instant::now());
+        let longest = self.terms.core.options.retry_timeout.min(left);
+        let renewed = self.renew_for(lease, longest).await;
+        self.check()?;
+        match renewed {
+            Ok(true) => Ok(lease),
+            Ok(false) => Err(self.terms.error(Kind::NotReplicated, None)),
+            Err(failure) => Err(self.refused(failure)),
         }
     }
 
-    fn refused(&self, failure: Failure) -> Error {
-        self.core.error(&self.terms, Kind::Refused, Some(failure))
-    }
-
-    /// A renewal by itself: once, but the lease may end while the answer does not come.
+    /// Renews until the lease is over.
     async fn renew_in_time(&self) {
-        let (lease, end) = {
-            let keeping = locked(&self.keeping);
-            (keeping.lease, keeping.end)
-        };
-        let renewed = timeout_at(end.into(), self.renew(lease, Duration::ZERO)).await;
-        let Ok(Err(failure)) = renewed else { return };
-        locked(&self.keeping).failed(Instant::now());
-        if !failure.is_passing() && self.cause().is_none() {
-            eprintln!("fairlock: {} cannot be renewed: {failure}", self.event.name);
+        let mut state = self.state.subscribe();
+        loop {
+            let (lease, end) = self.lease();
+            let due = state.borrow_and_update().keeping.next(Instant::now());
+            match due {
+                Due::Over => return,
+                Due::Later(when) => drop(timeout_at(when.into(), state.changed()).await),
+                Due::Renewal => {
+                    // The lease may end while the answer does not come.
+                    let renewed = self.renew_for(lease, Duration::ZERO);
+                    let renewed = timeout_at(end.into(), renewed).await;
+                    if let Ok(Ok(true)) = renewed {
+                        continue;
+                    }
+                    let fail = |state: &mut State| state.keeping.failed(Instant::now());
+                    self.state.send_modify(fail);
+                    let is_told = |failure: &Error| failure.kind != Kind::Unavailable;
+                    if let Ok(Err(failure)) = renewed
+                        && is_told(&failure)
+                        && self.cause().is_none()
+                    {
+                        eprintln!("fairlock: {} cannot be renewed: {failure}", self.event.name);
+                    }
+                }
+            }
         }
     }
-
-    // ------------------------------------------------------------------------ loss
 
     fn lose(&self, cause: Cause) {
-        let is_held = *locked(&self.holds) > 0;
-        let is_first = self.lost.send_if_modified(|lost| {
-            let is_first = is_held && lost.is_none();
-            *lost = lost.or(is_held.then_some(cause));
+        let is_first = self.state.send_if_modified(|state| {
+            let is_first = state.holds > 0 && state.lost.is_none();
+            if is_first {
+                state.lost = Some(cause);
+            }
             is_first
         });
         if is_first {
-            let (held, cause) = (Some(self.acquired.elapsed()), Some(cause));
-            let event = Event {
-                held,
-                cause,
-                ..self.event.clone()
-            };
-            call(self.core.options.hooks.on_lost.as_ref(), &event);
+            self.tell(self.terms.core.options.on_lost.as_ref(), Some(cause));
         }
     }
 
     // --------------------------------------------------------------------- release
 
     /// The work when a guard lets go; `None`: other guards hold it.
-    pub(crate) fn let_go(self: &Arc<Self>) -> Option<Work<'static, Result<()>>> {
-        {
-            let mut holds = locked(&self.holds);
-            *holds -= 1;
-            if *holds > 0 {
-                return None;
-            }
-        }
-        if let Some(task) = self.task.get() {
-            task.abort();
+    pub fn let_go(self: &Arc<Self>) -> Option<Work<Result<()>>> {
+        let mut left = 0;
+        self.state.send_modify(|state| {
+            state.holds -= 1;
+            left = state.holds;
+        });
+        if left > 0 {
+            return None;
         }
         if let Some(entry) = &self.entry {
-            locked(&self.core.state).entered.remove(entry);
+            locked(&self.terms.core.state).entered.remove(entry);
         }
-        let (hold, busy) = (self.clone(), self.core.busy());
+        let (hold, closing) = (self.clone(), self.terms.core.closing.subscribe());
         Some(Box::pin(async move {
             let released = hold.release().await;
-            if let Some(line) = hold.own_line() {
-                line.close().await;
+            if let Some(line) = &hold.terms.own {
+                line.close();
             }
-            let seat = locked(&hold.seat).take();
-            if let Some((seat, was_clean)) = seat {
-                let is_clean = was_clean && hold.unanswered.load(Ordering::Relaxed) == 0;
-                let is_clean = is_clean && released.is_ok();
-                hold.core.give_seat(&hold.terms, seat, is_clean).await;
-            }
-            drop(busy);
+            hold.terms.end(released.is_ok()).await;
+            drop(closing);
             released
         }))
     }
 
     async fn release(&self) -> Result<()> {
-        let cause = self.cause();
+        let (terms, (_, end)) = (&self.terms, self.lease());
+        let left = end.saturating_duration_since(Instant::now());
         // A lease that is over by this side's clock alone is worth one try.
-        let longest = match cause {
-            None => self.core.options.release_timeout.min(self.left()),
+        let longest = match self.cause() {
+            None => terms.core.options.release_timeout.min(left),
             Some(Cause::Lease) => Duration::ZERO,
             Some(cause) => return Err(self.lost_by(cause)),
         };
-        let way = self.core.plain_way(self.own_line());
-        let request = self.terms.release(Some(self.token));
-        let released = self.core.persist(&way, &self.terms, &request, longest);
-        let (outcome, may_be_done) = released.await;
-        if let Some(cause) = cause {
-            return Err(self.lost_by(cause));
-        }
-        match outcome {
+        let (way, request) = (terms.plain_way(), terms.release(self.token));
+        let released = terms.persist(&way, &request, longest).await;
+        self.check()?;
+        match released {
             Ok(_) => {}
             // If only the reply was lost, an earlier try has released it.
-            Err(failure) if failure.is("NOTHELD") && may_be_done => {}
+            Err(failure) if failure.is("NOTHELD") && failure.may_be_done => {}
             Err(failure) if failure.is("NOTHELD") => return Err(self.lost_by(Cause::NotHeld)),
             // The end of its connection frees the lock as well.
-            Err(failure) if failure.is_passing() && self.own.is_some() => {}
+            Err(failure) if failure.kind == Kind::Unavailable && terms.own.is_some() => {}
             Err(failure) => return Err(self.refused(failure)),
         }
-        let held = Some(self.acquired.elapsed());
-        let event = Event {
-            held,
-            ..self.event.clone()
-        };
-        call(self.core.options.hooks.on_released.as_ref(), &event);
+        self.tell(terms.core.options.on_released.as_ref(), None);
         Ok(())
     }
 }
 
-/// Renews the lock until it is lost. The release ends this.
-async fn keep(held: Arc<Hold>, _busy: Option<Busy>) {
-    let mut closing = held.core.closing.subscribe();
-    while held.cause().is_none() {
-        let due = locked(&held.keeping).next(Instant::now());
-        let work = async {
-            match due {
-                Due::Lost(cause) => held.lose(cause),
-                Due::Renewal => held.renew_in_time().await,
-                Due::Later(when) => {
-                    drop(timeout_at(when.into(), held.changed.notified()).await);
-                }
-            }
-        };
-        tokio::select! {
-            biased;
-            _ = closing.wait_for(|is_so| *is_so) => held.lose(Cause::Closed),
-            () = ended(held.own.as_ref()) => held.lose(Cause::Connection),
-            () = work => {}
+/// Renews the lock until it is released or lost.
+async fn keep(hold: Arc<Hold>, mut closing: watch::Receiver<bool>) {
+    let mut state = hold.state.subscribe();
+    let over = async {
+        match hold.over.clone() {
+            Some(mut over) => drop(over.wait_for(|is_over| *is_over).await),
+            None => pending().await,
         }
-    }
-}
-
-async fn ended(own: Option<&(Arc<Line>, u64)>) {
-    match own {
-        Some((line, number)) => line.ended(*number).await,
-        None => std::future::pending().await,
-    }
+    };
+    let cause = tokio::select! {
+        biased;
+        _ = state.wait_for(|state| state.holds == 0 || state.lost.is_some()) => return,
+        _ = closing.wait_for(|is_so| *is_so) => Cause::Closed,
+        () = over => Cause::Connection,
+        () = hold.renew_in_time() => Cause::Lease,
+    };
+    hold.lose(cause);
 }

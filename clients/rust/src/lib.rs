@@ -2,9 +2,9 @@
 //!
 //! # Where is what
 //!
-//! `protocol` says what to send and how long to wait, `acquire` and `hold` carry it out, `core` is what they share, `sending`
-//! the way of a command, `lines` are the connections, `scripts` has the commands for servers without the module. All is written once, for tokio;
-//! [`Locks`] runs it on a thread of its own, [`aio::Locks`] where it is called.
+//! `protocol` says what to send and how long to wait, `acquire` and `hold` carry it out, `core` is what they share, `terms`
+//! sends their commands, `scripts` has their forms, `lines` are the connections, `server` where they lead. All is written once, for
+//! tokio; [`Locks`] runs it on a thread of its own, [`aio::Locks`] where it is called.
 
 mod acquire;
 mod core;
@@ -16,32 +16,27 @@ pub mod locks;
 mod options;
 mod protocol;
 mod scripts;
-mod sending;
+mod server;
+mod terms;
 
 pub use error::{Cause, Error, Kind};
 pub use info::Info;
-pub use lines::Server;
-pub use locks::Threads;
-pub use options::{Event, Hook, Hooks, Options};
-pub use scripts::Module;
+pub use options::{Event, Hook, Module, Options};
+pub use server::Server;
 
 /// Takes locks for threads; see [`locks::Locks`].
-pub type Locks = locks::Locks<Threads>;
-/// A lock to be acquired by a thread; see [`locks::Lock`].
-pub type Lock = locks::Lock<Threads>;
+pub type Locks = locks::Locks<locks::Threads>;
 /// A lock that a thread holds; see [`locks::Held`].
-pub type Held = locks::Held<Threads>;
+pub type Held = locks::Held<locks::Threads>;
 
 /// Locks for tokio.
 pub mod aio {
-    pub use crate::locks::Tasks;
+    use crate::locks::{self, Tasks};
 
-    /// Takes locks for tasks; see [`locks::Locks`](crate::locks::Locks).
-    pub type Locks = crate::locks::Locks<Tasks>;
-    /// A lock to be acquired by a task; see [`locks::Lock`](crate::locks::Lock).
-    pub type Lock = crate::locks::Lock<Tasks>;
-    /// A lock that a task holds; see [`locks::Held`](crate::locks::Held).
-    pub type Held = crate::locks::Held<Tasks>;
+    /// Takes locks for tasks; see [`locks::Locks`].
+    pub type Locks = locks::Locks<Tasks>;
+    /// A lock that a task holds; see [`locks::Held`].
+    pub type Held = locks::Held<Tasks>;
 }
 
 /// What can fail here.

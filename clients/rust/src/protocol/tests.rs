@@ -5,12 +5,8 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[allow(clippy::unnecessary_wraps)] // As it is used.
-fn reply(value: Value, is_confirmed: bool) -> Outcome<Reply> {
-    let is_confirmed = Ok(is_confirmed);
-    Ok(Reply {
-        value,
-        is_confirmed,
-    })
+fn reply(value: Value, is_confirmed: bool) -> Result<Reply> {
+    Ok(Reply(value, is_confirmed))
 }
 
 fn asking(now: Instant) -> Asking {
@@ -22,7 +18,7 @@ fn asking(now: Instant) -> Asking {
         ..Options::default()
     };
     let mut asking = Asking::new(&options, now);
-    assert!(matches!(asking.ask(now), Step::Send(Message::Ask)));
+    assert!(matches!(asking.ask(now), Step::Ask));
     asking
 }
 
@@ -33,12 +29,8 @@ fn a_waiter_listens_then_asks_again_and_is_granted_from_before_its_ask() {
     let place = Value::Array(vec![Value::Int(1), Value::Int(4000)]);
     let step = asking.answered(start, start, reply(place, true));
     assert!(matches!(step, Step::Listen(pause) if pause >= 4 * SECOND && pause <= 5 * SECOND));
-    assert!(asking.must_leave() && asking.is_clean());
-    assert!(matches!(
-        asking.ask(start + SECOND),
-        Step::Send(Message::Ask)
-    ));
-    assert!(!asking.is_clean());
+    assert!(asking.is_there);
+    assert!(matches!(asking.ask(start + SECOND), Step::Ask));
     let step = asking.answered(
         start + SECOND,
         start + 2 * SECOND,
@@ -58,7 +50,7 @@ fn a_late_grant_is_asked_for_again_which_renews_it() {
     for (sent, answered) in [(0, 3), (3, 12)] {
         let (sent, answered) = (start + sent * SECOND, start + answered * SECOND);
         let step = slow.answered(sent, answered, reply(Value::Int(7), true));
-        assert!(matches!(step, Step::Send(Message::Ask)));
+        assert!(matches!(step, Step::Ask));
     }
     let (sent, answered) = (start + 12 * SECOND, start + 16 * SECOND);
     let step = slow.answered(sent, answered, reply(Value::Int(7), true));
@@ -70,9 +62,9 @@ fn a_grant_without_its_replica_is_given_back_until_the_wait_is_over() {
     let start = Instant::now();
     let mut asking = asking(start);
     let step = asking.answered(start, start, reply(Value::Int(7), false));
-    assert!(matches!(step, Step::Send(Message::GiveBack(7))));
+    assert!(matches!(step, Step::GiveBack(7)));
     assert!(matches!(
-        asking.answered(start, start, reply(Value::Int(0), true)),
+        asking.given_back(start, reply(Value::Int(0), true)),
         Step::Pause(_)
     ));
     assert!(matches!(
@@ -85,19 +77,17 @@ fn a_grant_without_its_replica_is_given_back_until_the_wait_is_over() {
 fn passing_failures_are_tried_again_for_so_long_and_others_are_not() {
     let start = Instant::now();
     let mut asking = asking(start);
-    let broken = || Err(Failure::Broken("gone".to_owned()));
+    let broken = || Err(Error::silent("gone"));
     assert!(matches!(
         asking.answered(start, start, broken()),
         Step::Pause(FIRST_PAUSE)
     ));
-    assert!(asking.must_leave() && !asking.is_clean());
-    assert!(matches!(
-        asking.ask(start + SECOND),
-        Step::Send(Message::Ask)
-    ));
+    assert!(!asking.is_there);
+    assert!(matches!(asking.ask(start + SECOND), Step::Ask));
     let step = asking.answered(start, start + 5 * SECOND, broken());
     assert!(matches!(step, Step::Failed(Kind::Unavailable, Some(_))));
-    let refused = Failure::Refusal("OOM command not allowed".to_owned());
+    let refused = redis::make_extension_error("OOM".to_owned(), None);
+    let refused = Error::of(&refused, "here");
     assert!(matches!(
         asking.failed(start, refused),
         Step::Failed(Kind::Refused, Some(_))
@@ -116,10 +106,7 @@ fn a_lease_is_renewed_at_each_third_and_lost_when_it_is_over() {
     );
     keeping.renewed(start + 4 * SECOND, 30 * SECOND);
     assert!(matches!(keeping.next(start + 20 * SECOND), Due::Renewal));
-    assert!(matches!(
-        keeping.next(start + 34 * SECOND),
-        Due::Lost(Cause::Lease)
-    ));
+    assert!(matches!(keeping.next(start + 34 * SECOND), Due::Over));
     let keeping = Keeping::new(Duration::MAX, false, start);
     assert!(matches!(keeping.next(start), Due::Later(_)));
 }

@@ -1,6 +1,11 @@
 //! What is idiom in Rust; the rows of the table are tested by clients/conformance.
 
-#![allow(missing_docs, clippy::pedantic)] // Names of tests are sentences.
+#![allow(
+    missing_docs,
+    clippy::pedantic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing
+)] // Names of tests are sentences.
 
 mod servers;
 
@@ -31,14 +36,14 @@ fn a_guard_that_is_dropped_releases_also_by_an_early_return_and_a_panic() {
     let server = Server::new();
     let locks = server.locks();
     let body = || -> Result<(), &str> {
-        let _held = locks.lock("orders").acquire().unwrap();
+        let _held = locks.acquire("orders", None).unwrap();
         assert!(!is_free(&locks));
         Err(FIRST)
     };
     assert_eq!(body(), Err(FIRST));
     assert!(is_free(&locks));
     let panicking = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _held = locks.lock("orders").acquire().unwrap();
+        let _held = locks.acquire("orders", None).unwrap();
         std::panic::resume_unwind(Box::new(FIRST));
     }));
     assert!(panicking.is_err() && is_free(&locks));
@@ -48,8 +53,15 @@ fn a_guard_that_is_dropped_releases_also_by_an_early_return_and_a_panic() {
 async fn a_guard_of_tokio_that_is_dropped_is_released_by_a_task() {
     let server = Server::new();
     let locks = server.tasks_locks();
-    drop(locks.lock("orders").acquire().await.unwrap());
-    let held = locks.lock("orders").wait(Duration::from_secs(60)).acquire();
+    drop(locks.acquire("orders", None).await.unwrap());
+    let wait = Some(Duration::from_secs(60));
+    let held = locks.acquire(
+        "orders",
+        Options {
+            wait,
+            ..Default::default()
+        },
+    );
     held.await.unwrap().release().await.unwrap();
 }
 
@@ -61,11 +73,11 @@ fn a_guard_that_is_dropped_without_a_server_is_not_renewed() {
     let options = Options {
         release_timeout: short,
         command_timeout: short,
+        lease: Duration::from_millis(1500),
         ..Default::default()
     };
     let locks = Locks::with(client, options).unwrap();
-    let lock = locks.lock("orders").lease(Duration::from_millis(1500));
-    let held = lock.acquire().unwrap();
+    let held = locks.acquire("orders", None).unwrap();
     server.tell("cut");
     drop(held);
     server.tell("mend");
@@ -76,8 +88,8 @@ fn a_guard_that_is_dropped_without_a_server_is_not_renewed() {
 async fn a_future_that_is_dropped_leaves_the_queue() {
     let server = Server::new();
     let locks = server.tasks_locks();
-    let held = locks.lock("orders").acquire().await.unwrap();
-    let wait = tokio::time::timeout(Duration::from_millis(300), locks.lock("orders").acquire());
+    let held = locks.acquire("orders", None).await.unwrap();
+    let wait = tokio::time::timeout(Duration::from_millis(300), locks.acquire("orders", None));
     assert!(wait.await.is_err());
     while locks.info("orders").await.unwrap().waiting > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -96,7 +108,7 @@ async fn a_thousand_tasks_hold_it_in_the_order_of_their_calls() {
     for each in 0..1000 {
         let (locks, order) = (locks.clone(), order.clone());
         tasks.spawn(async move {
-            let held = locks.lock("orders").acquire().await.unwrap();
+            let held = locks.acquire("orders", None).await.unwrap();
             order.lock().unwrap().push(each);
             held.release().await.unwrap();
         });
@@ -117,7 +129,7 @@ fn children_have_no_connection_of_their_parent() {
     }
     let server = Server::new();
     let locks = server.locks();
-    let held = locks.lock("orders").acquire().unwrap();
+    let held = locks.acquire("orders", None).unwrap();
     let test = "children_have_no_connection_of_their_parent";
     let output = child(test, "CHILD", &server).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -126,23 +138,36 @@ fn children_have_no_connection_of_their_parent() {
 
 #[test]
 fn arguments_out_of_range_are_refused_and_a_caller_that_is_no_task_cannot_be_reentrant() {
-    let locks = Locks::new(redis::Client::open("redis://localhost:1").unwrap()).unwrap();
-    let lock = || locks.lock("orders");
-    for wrong in [
-        lock().lease(Duration::ZERO),
-        lock().limit(0),
-        lock().owner("*"),
-        locks.lock(""),
-    ] {
-        assert_eq!(wrong.acquire().err().unwrap().kind(), Kind::Argument);
+    let client = || redis::Client::open("redis://localhost:1").unwrap();
+    let locks = Locks::new(client()).unwrap();
+    for (name, change) in [
+        ("orders", |it| it.lease = Duration::ZERO),
+        ("orders", |it| it.limit = Some(0)),
+        ("orders", |it| it.owner = Some(b"*".into())),
+        ("", |_| {}),
+    ] as [(&str, fn(&mut Options)); 4]
+    {
+        let mut options = Options::default();
+        change(&mut options);
+        let refused = locks.acquire(name, options.clone()).err().unwrap();
+        assert_eq!(refused.kind, Kind::Argument);
+        let refused = Locks::with(client(), options).err();
+        assert_eq!(
+            refused.map(|it| it.kind),
+            (!name.is_empty()).then_some(Kind::Argument)
+        );
     }
-    let tasks = aio::Locks::new(redis::Client::open("redis://localhost:1").unwrap());
+    let tasks = aio::Locks::new(client()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let refused = runtime.block_on(tasks.lock("orders").reentrant().acquire());
-    assert_eq!(refused.err().unwrap().kind(), Kind::Argument);
+    let reentrant = Options {
+        reentrant: true,
+        ..Default::default()
+    };
+    let refused = runtime.block_on(tasks.acquire("orders", reentrant));
+    assert_eq!(refused.err().unwrap().kind, Kind::Argument);
 }
 
 #[test]
@@ -151,7 +176,7 @@ fn locks_for_threads_work_in_a_thread_of_another_runtime() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let locks = server.locks();
-        locks.lock("orders").acquire().unwrap().release().unwrap();
+        locks.acquire("orders", None).unwrap().release().unwrap();
     });
 }
 
@@ -162,7 +187,7 @@ fn a_locks_of_tokio_goes_on_in_another_runtime_when_the_first_has_ended() {
     for _ in 0..2 {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let held = locks.lock("orders").acquire().await.unwrap();
+            let held = locks.acquire("orders", None).await.unwrap();
             held.release().await.unwrap();
         });
     }

@@ -50,7 +50,7 @@ impl Server {
     }
 
     pub fn tasks_locks(&self) -> aio::Locks {
-        aio::Locks::new(redis::Client::open(self.url()).unwrap())
+        aio::Locks::new(redis::Client::open(self.url()).unwrap()).unwrap()
     }
 
     pub fn tell(&self, words: &str) {
