@@ -38,13 +38,9 @@ impl Tracked {
         self.line.is_empty() && self.session.is_none() && self.shared.is_none()
     }
 
-    /// Whether a FAIRLOCK client relies on it: one waits, shares the lock, or holds it with a session. Walks the queue
-    /// up to the first that waits.
+    /// Whether a FAIRLOCK client relies on it: one waits, shares the lock, or holds it with a session.
     pub fn is_relied_on(&self) -> bool {
-        let mut waiters = self.line.iter();
-        self.session.is_some()
-            || self.shared.is_some()
-            || waiters.any(|(_, waiter)| !waiter.presence.is_scripted())
+        self.session.is_some() || self.shared.is_some() || self.line.has_commanding()
     }
 
     /// Whether it is as it was made.

@@ -32,7 +32,7 @@ pub fn give_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
 }
 
 /// An ordered set of waiters that knows everyone's position.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Line<S = RandomState> {
     /// The number of each owner's place.
     numbers: HashMap<Owner, usize, S>,
@@ -42,6 +42,8 @@ pub struct Line<S = RandomState> {
     first: usize,
     /// The place of the waiter at the head: all before it are empty.
     head: usize,
+    /// How many are known of by scripts or by their keys only.
+    scripted: usize,
     /// `tree[i]` counts the waiters in the range of `i`, as usual for a Fenwick tree over the places; index 0 is not
     /// used.
     tree: Vec<usize>,
@@ -50,18 +52,6 @@ pub struct Line<S = RandomState> {
 /// The lowest set bit: the length of the range that a Fenwick node covers.
 fn span(node: usize) -> usize {
     node & node.wrapping_neg()
-}
-
-impl<S: Default> Default for Line<S> {
-    fn default() -> Self {
-        Self {
-            numbers: HashMap::default(),
-            places: Vec::new(),
-            first: 0,
-            head: 0,
-            tree: Vec::new(),
-        }
-    }
 }
 
 impl<S: BuildHasher + Default> Line<S> {
@@ -90,12 +80,18 @@ impl<S: BuildHasher + Default> Line<S> {
         self.numbers.is_empty()
     }
 
+    /// Whether a waiter is known by a command of its own.
+    pub fn has_commanding(&self) -> bool {
+        self.scripted < self.len()
+    }
+
     /// Adds a waiter at the end; nothing happens if it is in the line already.
     pub fn push(&mut self, owner: Owner, waiter: Waiter) {
         let Entry::Vacant(number) = self.numbers.entry(Owner::clone(&owner)) else {
             return;
         };
         number.insert(self.first.wrapping_add(self.places.len()));
+        self.scripted += usize::from(waiter.presence.is_scripted());
         self.places.push(Some((owner, waiter)));
         self.grow_tree();
     }
@@ -104,7 +100,8 @@ impl<S: BuildHasher + Default> Line<S> {
     pub fn remove(&mut self, owner: &[u8]) -> Option<usize> {
         let place = self.numbers.remove(owner)?.wrapping_sub(self.first);
         let index = self.taken_before(place);
-        self.places.get_mut(place)?.take()?;
+        let (_, waiter) = self.places.get_mut(place)?.take()?;
+        self.scripted -= usize::from(waiter.presence.is_scripted());
         let mut node = place + 1;
         while let Some(count) = self.tree.get_mut(node) {
             *count -= 1;
@@ -170,13 +167,15 @@ impl<S: BuildHasher + Default> Line<S> {
         let place = self.place_of(owner);
         let place = place.and_then(|place| self.places.get_mut(place));
         if let Some((_, known)) = place.and_then(Option::as_mut) {
+            self.scripted -= usize::from(known.presence.is_scripted());
             change(known);
+            self.scripted += usize::from(known.presence.is_scripted());
         }
     }
 
     /// All waiters in order. Walks the line.
     pub fn iter(&self) -> impl Iterator<Item = (&Owner, Waiter)> {
-        let waiters = self.places.iter().flatten();
+        let waiters = self.places.iter().skip(self.head).flatten();
         waiters.map(|(owner, waiter)| (owner, *waiter))
     }
 
@@ -246,9 +245,10 @@ mod tests {
     use super::super::parts::{Limit, Presence};
     use super::*;
 
+    /// The first few ask by commands.
     fn waiter(lease: u64) -> Waiter {
         Waiter {
-            presence: Presence::Polling,
+            presence: [Presence::Polling, Presence::Found][usize::from(lease > 2)],
             lease,
             patience: 0,
             session: None,
@@ -265,6 +265,8 @@ mod tests {
 
     fn check(line: &Line, oracle: &[u16]) {
         assert_eq!(line.len(), oracle.len());
+        let asks = |name: &u16| !waiter(u64::from(*name)).presence.is_scripted();
+        assert_eq!(line.has_commanding(), oracle.iter().any(asks));
         for (index, name) in oracle.iter().enumerate() {
             assert_eq!(line.nth(index), Some(&owner(*name)));
             assert_eq!(line.position(&owner(*name)), Some(index));
@@ -317,13 +319,8 @@ mod tests {
         for name in 0..19_900 {
             line.remove(&owner(name));
         }
-        for capacity in [
-            line.numbers.capacity(),
-            line.places.capacity(),
-            line.tree.capacity(),
-        ] {
-            assert!(capacity < 1024, "{capacity}");
-        }
+        let places = (line.places.capacity(), line.tree.capacity());
+        assert!(line.numbers.capacity().max(places.0.max(places.1)) < 1024);
     }
 
     #[test]
@@ -342,9 +339,11 @@ mod tests {
     fn what_is_known_of_a_waiter_can_change() {
         let mut line: Line = Line::of([(owner(1), waiter(1)), (owner(1), waiter(2))]);
         assert_eq!(line.get(&owner(1)), Some(waiter(1)));
+        assert!(line.has_commanding());
         line.set(&owner(1), waiter(3));
         line.set(&owner(2), waiter(4));
         assert_eq!(line.get(&owner(1)), Some(waiter(3)));
         assert_eq!(line.get(&owner(2)), None);
+        assert!(!line.has_commanding());
     }
 }
