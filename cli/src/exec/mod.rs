@@ -67,10 +67,10 @@ async fn accompany(
     signals: &mut Signals,
     args: &ExecArgs,
 ) -> Result<(ExitStatus, bool), Failure> {
-    let (grace, lost) = (guard.grace, Cell::new(false));
+    let (grace, is_lost) = (guard.grace, Cell::new(false));
     let ending = async {
         let loss = guard.lost().await;
-        lost.set(true);
+        is_lost.set(true);
         report(&loss, args, grace);
         if args.on_loss == OnLoss::Terminate {
             command::end_all(Instant::now() + grace).await;
@@ -87,14 +87,14 @@ async fn accompany(
     tokio::pin!(ending, ended);
     let status = tokio::select! {
         status = &mut ended => {
-            if lost.get() {
+            if is_lost.get() {
                 ending.await;
             }
             status
         }
         () = &mut ending => ended.await,
     };
-    Ok((status?, lost.get()))
+    Ok((status?, is_lost.get()))
 }
 
 fn not_acquired(args: &ExecArgs) -> Failure {
