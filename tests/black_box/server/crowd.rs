@@ -16,7 +16,7 @@ fn block_crowd(server: &Server, size: usize) -> Vec<TcpStream> {
     let crowd: Vec<TcpStream> = (0..size)
         .map(|n| {
             let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
-            write!(socket, "FAIRLOCK.ACQUIRE k w{n}\r\n").expect("sent");
+            write!(socket, "FAIRLOCK.ACQUIRE k w{n} LEASE 600000\r\n").expect("sent");
             socket
         })
         .collect();
