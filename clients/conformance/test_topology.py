@@ -172,14 +172,14 @@ def test_r62_replica_down(driver, servers, name):
     locks.acquire(name, wait=60).release()
     group.kill("b")
     until("it is disconnected", lambda: group.at().role()[2] == [])
-    failed = locks.fails(name, wait=0.5)
+    failed = locks.fails(name, wait=2)
     assert failed.type == "NotReplicated" and name in failed.text
     start = time.monotonic()
     locks.acquire(name, wait=60, min_replicas=0).release()
     plain = driver.new(group.client("a"))
     plain.acquire(name, wait=60).release()
     assert time.monotonic() - start < AT_ONCE
-    assert plain.fails(name, wait=0.3, sync_timeout=0.1, min_replicas=1).type == "NotReplicated"
+    assert plain.fails(name, wait=2, sync_timeout=0.1, min_replicas=1).type == "NotReplicated"
 
 
 def test_r62a_in_a_cluster(driver, servers):
@@ -189,7 +189,7 @@ def test_r62a_in_a_cluster(driver, servers):
     locks.acquire(on("a", "first"), wait=60).release()
     cluster.kill("d")
     until("it is disconnected", lambda: cluster.at().role()[2] == [])
-    assert locks.fails(on("a", "lock"), wait=0.5).type == "NotReplicated"
+    assert locks.fails(on("a", "lock"), wait=2).type == "NotReplicated"
     for node, options in (("b", {}), ("a", {"min_replicas": 0})):
         locks.acquire(on(node, "lock"), wait=60, **options).release()
 
