@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::fault;
 use crate::keyspace::OpenLock;
 use crate::lock::{
-    Ask, Holding, Holds, Joined, Limit, Millis, Now, Outcome, Step, Ticket, WaitMode,
+    Ask, Holding, Holds, Joined, Limit, Millis, Now, Outcome, Step, Terms, Ticket, WaitMode,
 };
 use crate::server::docs::{Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
@@ -97,12 +97,14 @@ fn decide(
     let wait = call.wait.unwrap_or(Wait::Block(0));
     let ask = Ask {
         owner: &call.owner,
-        lease: call.lease.unwrap_or_else(|| config::LEASE.get()),
+        terms: Terms {
+            lease: call.lease.unwrap_or_else(|| config::LEASE.get()),
+            session: call.session,
+            limit: call.shared.unwrap_or(Limit::EXCLUSIVE),
+        },
         keeps_longer_lease: call.lease.is_none(),
         patience: call.patience.unwrap_or_else(|| config::PATIENCE.get()),
         once: call.once,
-        session: call.session,
-        limit: call.shared.unwrap_or(Limit::EXCLUSIVE),
         wait: match wait {
             Wait::Enqueue => Some(WaitMode::Polling),
             Wait::Block(_) if !ctx.flags().deny_blocking() => Some(WaitMode::Blocked(ticket)),
@@ -110,7 +112,7 @@ fn decide(
         },
     };
     step.state.require_holders()?;
-    if !ask.limit.is_exclusive() {
+    if !ask.terms.limit.is_exclusive() {
         step.state.expect_shared().map_err(|_| Error::WrongType)?;
     }
     if let Err(moving) = step.state.require_queue()

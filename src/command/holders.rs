@@ -55,7 +55,7 @@ impl Command for Holders {
             ctx.reply_integer(milliseconds(holder.lease));
             integer_or_nil(ctx, holder.token);
             ctx.reply_bool(waiting::is_session(&id, &holder.owner));
-            ctx.reply_integer(holder.limit.shown().into());
+            ctx.reply_integer(holder.terms.limit.shown().into());
         }
         Ok(())
     }

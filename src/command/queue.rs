@@ -54,7 +54,7 @@ impl Command for Queue {
                 _ => ("polling", Some(left)),
             };
             let left = left.map_or(-1, |left| i64::try_from(left).unwrap_or(i64::MAX));
-            let limit = waiter.map_or(Limit::EXCLUSIVE, |waiter| waiter.limit);
+            let limit = waiter.map_or(Limit::EXCLUSIVE, |waiter| waiter.terms.limit);
             ctx.reply_array(4);
             ctx.reply_bytes(owner.as_slice());
             ctx.reply_bytes(state.as_bytes());

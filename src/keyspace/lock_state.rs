@@ -6,12 +6,12 @@ use std::ffi::CStr;
 use redis_module::NotifyEvent;
 
 use crate::lock::{
-    Event, Holding, Holds, Millis, Owner, Queueing, Session, SharedHolder, SharedHolders, Sharing,
-    State, Turn, Waiter,
+    Event, Holder, Holding, Holds, Millis, Owner, Queueing, Session, SharedHolders, Sharing, State,
+    Turn, Waiter,
 };
 use crate::server::{Access, Kind, decimal};
 
-use super::fields::{TOKEN, hold_count, token_of};
+use super::fields::{TOKEN, hold_count, token_of, token_text};
 use super::number::number;
 use super::open_lock::OpenLock;
 use super::repair;
@@ -83,12 +83,6 @@ impl Holding for OpenLock<'_> {
             }
     }
 
-    fn take(&mut self, owner: &[u8], token: i64) {
-        let owner = self.known.named.get(owner);
-        TOKEN.with(|field| write::take_lock(&mut self.lock, owner, field, token));
-        self.given(token);
-    }
-
     fn set_holds(&mut self, owner: &[u8], holds: i64) {
         let event = if self.lock.is_empty() {
             c"hset"
@@ -155,10 +149,14 @@ impl Sharing for OpenLock<'_> {
         shared.filter(|_| !self.frozen)
     }
 
-    fn admit(&mut self, owner: &[u8], holder: SharedHolder) {
+    fn admit(&mut self, owner: &[u8], holder: Holder) {
         let name = self.known.named.get(owner);
-        TOKEN.with(|field| write::take_lock(&mut self.lock, name, field, holder.token));
+        let token = token_text(&holder);
+        TOKEN.with(|field| write::take_lock(&mut self.lock, name, field, &token));
         self.given(holder.token);
+        if holder.terms.limit.is_exclusive() {
+            return;
+        }
         self.write_shared(owner, &holder);
         let shared = self.tracked.shared.get_or_insert_default();
         shared.insert(Owner::from(owner), holder);

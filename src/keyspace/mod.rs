@@ -26,21 +26,20 @@
 //! What these rest on:
 //! - [`tracked`]: what this server knows of a lock beyond its keys;
 //! - [`write`](mod@write): changes one key at a time, and reports the change to replicas, WATCH and subscribers;
-//! - [`fields`]: the fields of a lock's hash;
+//! - [`fields`]: what is written of a holder;
 //! - [`names`]: derives the names of keys and channels;
 //! - [`number`](mod@number): reads numbers from keys.
 //!
 //! To add an option that is stored with a hold, say `TAG text`, that INFO shows. In the keys the text may stand behind
 //! what is there already, never in a field of its own: each further field of the lock's hash is an owner to Redisson,
 //! and makes the hash something else than a lock to this module. For an exclusive holder that is the field without a
-//! name, behind the token and a blank: [`fields`] reads it, `take_lock` of [`write`](mod@write) writes and replicates
-//! it. Write the blank only with a text: a release that does not know the option finds no token there, and the scripts
-//! in `clients/lua` no lock, until they know it, too. For a shared holder it is the end of its entry ([`shared`]:
-//! `entry`, `read_entry`, and what `write_mended` compares), which may contain blanks then. [`lock_state`] passes it on
-//! in `take` and `admit`, [`view`] shows it. Beside these: `command/args.rs` and `command/acquire.rs` parse it,
-//! `command/info.rs` replies it; in `lock`, `Ask` and `Waiter` (which is `Copy`, so the text has a greatest length; it
-//! is in no key while its owner waits, and lost in a restart), `SharedHolder`, `Holding::take`, and `grant` in
-//! `turn.rs`; and `hold_again`, if a holder that asks again may change it.
+//! name, behind the token and a blank (`token_text`, `exclusive`, `read_token` in [`fields`]). Write the blank only
+//! with a text: a release that does not know the option finds no token there, and the scripts in `clients/lua` no
+//! lock, until they know it, too. For a shared holder it is the end of its entry (`entry`, `read_entry`), which may
+//! contain blanks then. Besides [`fields`]: a field of `lock::Terms`, which take it from the request over the queue to
+//! the hold, and to what [`view`] reads; `command/args.rs` and `command/acquire.rs` parse it, `command/info.rs`
+//! replies it. `Terms` are `Copy`, so the text has a greatest length; while its owner waits it is in no key, and lost
+//! in a restart. A holder that asks again keeps the terms that it has, unless `hold_again` says otherwise.
 
 mod detect;
 pub mod fields;

@@ -10,40 +10,13 @@
 
 use std::collections::HashMap;
 
-use crate::lock::{Event, Holding, Limit, Millis, Owner, SharedHolder, SharedHolders, State};
+use crate::lock::{Event, Holder, Holding, Millis, Owner, SharedHolders, State, Terms};
 use crate::server::{Access, Key, Kind, string};
 
-use super::fields::hold_count;
-use super::number::number;
+use super::fields::{entry, hold_count, read_entry};
 use super::open_lock::OpenLock;
 use super::tracked::Unusable;
 use super::write;
-
-/// What the shared-holders key says of a holder.
-pub(super) fn entry(holder: &SharedHolder) -> String {
-    format!(
-        "{} {} {}",
-        holder.lease_end,
-        holder.limit.shown(),
-        holder.token
-    )
-}
-
-/// Reads an entry; `None` if the text is not one.
-pub(super) fn read_entry(text: &[u8]) -> Option<SharedHolder> {
-    let mut words = text.split(|byte| *byte == b' ').map(number);
-    let mut next = || {
-        words
-            .next()
-            .flatten()
-            .and_then(|word| u64::try_from(word).ok())
-    };
-    let (lease_end, limit, token) = (next()?, next()?, next()?);
-    let limit = Limit::read(u32::try_from(limit).ok()?);
-    let token = i64::try_from(token).ok()?;
-    let is_all = words.next().is_none();
-    is_all.then(|| SharedHolder::new(limit, lease_end, token, None))
-}
 
 /// The holders that a lock's hash names.
 fn named_holders(lock: &Key<'_>) -> Vec<Owner> {
@@ -141,12 +114,8 @@ impl OpenLock<'_> {
                 .or_else(|| written.get(&owner).cloned());
             // Another client wrote this holder: it counts as exclusive, until the key expires.
             let holder = known.unwrap_or_else(|| {
-                SharedHolder::new(
-                    Limit::EXCLUSIVE,
-                    expiry.unwrap_or(self.now.millis()),
-                    0,
-                    None,
-                )
+                let end = expiry.unwrap_or(self.now.millis());
+                Holder::new(Terms::UNKNOWN, end, 0, None)
             });
             mended.insert(owner, holder);
         }
@@ -166,11 +135,11 @@ impl OpenLock<'_> {
 
     /// Whether a hash with these holders is this lock as held by several: one of them at least is known as such. The
     /// entries may be left of holders whose leases were over before another client took the lock.
-    fn is_shared(&self, holders: &[Owner], written: &HashMap<Owner, SharedHolder>) -> bool {
+    fn is_shared(&self, holders: &[Owner], written: &HashMap<Owner, Holder>) -> bool {
         let shared = self.tracked.shared.as_ref();
         let now = self.now.millis();
         holders.iter().any(|owner| {
-            let lives = |holder: &SharedHolder| holder.lease_end >= now;
+            let lives = |holder: &Holder| holder.lease_end >= now;
             shared.is_some_and(|shared| shared.get(owner).is_some())
                 || written.get(owner).is_some_and(lives)
         })
@@ -192,7 +161,7 @@ impl OpenLock<'_> {
     }
 
     /// What the shared-holders key says.
-    fn written_holders(&self) -> HashMap<Owner, SharedHolder> {
+    fn written_holders(&self) -> HashMap<Owner, Holder> {
         let fields = self
             .shared
             .as_ref()
@@ -202,13 +171,9 @@ impl OpenLock<'_> {
         read.collect()
     }
 
-    fn write_mended(&mut self, holders: &SharedHolders, written: &HashMap<Owner, SharedHolder>) {
+    fn write_mended(&mut self, holders: &SharedHolders, written: &HashMap<Owner, Holder>) {
         for (owner, holder) in holders.iter() {
-            let is_written = written.get(owner).is_some_and(|before| {
-                (before.lease_end, before.limit, before.token)
-                    == (holder.lease_end, holder.limit, holder.token)
-            });
-            if !is_written {
+            if written.get(owner).map(entry) != Some(entry(holder)) {
                 self.write_shared(owner, holder);
             }
         }
@@ -234,12 +199,12 @@ impl OpenLock<'_> {
     }
 
     /// Writes one holder into the shared-holders key.
-    pub(super) fn write_shared(&mut self, owner: &[u8], holder: &SharedHolder) {
+    pub(super) fn write_shared(&mut self, owner: &[u8], holder: &Holder) {
         let (ctx, names) = (self.ctx, self.names);
         let key = self
             .shared
             .get_or_insert_with(|| ctx.open(names.shared(), Access::Write));
-        let entry = string(entry(holder).as_bytes());
+        let entry = string(&entry(holder));
         write::set_field(key, self.known.named.get(owner), &entry, c"hset");
     }
 
@@ -259,37 +224,6 @@ impl OpenLock<'_> {
         self.tracked.wide.holders = false;
         if let Some(key) = self.shared.as_mut().filter(|key| !key.is_empty()) {
             write::delete(key);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_of_a_holder_is_read_again() {
-        for limit in [
-            Limit::NONE,
-            Limit::of(1),
-            Limit::of(7),
-            Limit::of(1_000_000),
-        ] {
-            let holder = SharedHolder::new(limit, 1_795_222_021_229, 1_795_222_021_229_276, None);
-            assert_eq!(read_entry(entry(&holder).as_bytes()), Some(holder));
-        }
-        for text in [
-            "",
-            "1",
-            "1 2",
-            "1 2 3 4",
-            "1  3",
-            "x 0 1",
-            "-1 0 1",
-            "1 -1 1",
-            "1 4294967296 1",
-        ] {
-            assert_eq!(read_entry(text.as_bytes()), None, "{text}");
         }
     }
 }

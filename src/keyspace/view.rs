@@ -4,13 +4,12 @@
 //! do not wait for it.
 
 use crate::error::Error;
-use crate::lock::{Limit, Millis, Now, SharedHolder};
+use crate::lock::{Holder, Limit, Millis, Now, Terms};
 use crate::server::{Access, Ctx, Key, Kind, Str, string};
 
-use super::fields::token_of;
+use super::fields::{exclusive, read_entry};
 use super::names::Names;
 use super::number::{instant, number};
-use super::shared::read_entry;
 
 /// The most holders that are read for one reply: a millisecond of the server's time.
 pub const MOST_READ: usize = 1000;
@@ -26,8 +25,24 @@ pub struct HolderView {
     pub lease: Option<Millis>,
     /// Its fencing token, if it has one.
     pub token: Option<i64>,
-    /// How many holders it tolerates.
-    pub limit: Limit,
+    /// How it holds the lock, as far as the keys say it.
+    pub terms: Terms,
+}
+
+/// A field of a hash.
+type Field = (Vec<u8>, Vec<u8>);
+
+impl HolderView {
+    /// Of an owner's field in the lock's hash, and what else is said of it.
+    fn new((owner, holds): Field, end: Option<Millis>, said: Option<Holder>, now: Now) -> Self {
+        Self {
+            owner,
+            holds: number(&holds).unwrap_or(0),
+            lease: end.map(|end| end.saturating_sub(now.millis())),
+            token: said.as_ref().and_then(Holder::given_token),
+            terms: said.map_or(Terms::UNKNOWN, |said| said.terms),
+        }
+    }
 }
 
 /// A lock as its keys say.
@@ -67,7 +82,7 @@ pub fn lock(ctx: &Ctx, names: &Names, most: usize, now: Now) -> Result<LockView,
     Ok(LockView {
         holders: number,
         read: holders.len(),
-        limit: holders.iter().map(|holder| holder.limit).min(),
+        limit: holders.iter().map(|holder| holder.terms.limit).min(),
         holder: holders.into_iter().min_by_key(|holder| holder.token),
         waiting: queue.len(),
         next: queue.list_get(0).map(|owner| owner.as_slice().to_vec()),
@@ -93,7 +108,7 @@ pub fn holders(
         lock.some_hash_fields(most.saturating_add(1))
     };
     // The entries may be those of the lock with the same queue.
-    let is_shared = |(owner, _): &(Vec<u8>, Vec<u8>)| shared.hash_get(&string(owner)).is_some();
+    let is_shared = |(owner, _): &Field| shared.hash_get(&string(owner)).is_some();
     if fields.iter().any(is_shared) {
         let is_all = fields.len() == lock.len();
         let holders = shared_holders(fields, &shared, now);
@@ -106,32 +121,18 @@ pub fn holders(
         return Ok((holders, number));
     }
     let end = lock.expires_at();
-    let holder = lock.hash_named().map(|(owner, holds)| HolderView {
-        owner,
-        holds: number(&holds).unwrap_or(0),
-        lease: end.map(|end| end.saturating_sub(now.millis())),
-        token: token_of(&lock),
-        limit: Limit::EXCLUSIVE,
-    });
+    let field = lock.hash_named();
+    let holder = field.map(|field| HolderView::new(field, end, exclusive(&lock), now));
     let number = usize::from(holder.is_some());
     Ok((holder.into_iter().collect(), number))
 }
 
-fn shared_holders(fields: Vec<(Vec<u8>, Vec<u8>)>, shared: &Key<'_>, now: Now) -> Vec<HolderView> {
-    let entry = |owner: &[u8]| {
-        let text = shared.hash_get(&string(owner))?;
-        read_entry(text.as_slice())
-    };
-    let view = |(owner, holds): (Vec<u8>, Vec<u8>)| {
-        let entry = entry(&owner);
+fn shared_holders(fields: Vec<Field>, shared: &Key<'_>, now: Now) -> Vec<HolderView> {
+    let view = |field: Field| {
+        let text = shared.hash_get(&string(&field.0));
+        let entry = text.and_then(|text| read_entry(text.as_slice()));
         let end = entry.as_ref().map(|holder| holder.lease_end);
-        HolderView {
-            holds: number(&holds).unwrap_or(0),
-            lease: end.map(|end| end.saturating_sub(now.millis())),
-            token: entry.as_ref().and_then(SharedHolder::given_token),
-            limit: entry.map_or(Limit::EXCLUSIVE, |SharedHolder { limit, .. }| limit),
-            owner,
-        }
+        HolderView::new(field, end, entry, now)
     };
     let named = fields.into_iter().filter(|(owner, _)| !owner.is_empty());
     let mut holders: Vec<_> = named.map(view).collect();

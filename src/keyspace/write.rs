@@ -42,11 +42,10 @@ fn millis(at: Millis) -> Str {
 }
 
 /// HSET of a new lock's fields: its owner, once, and its token.
-pub fn take_lock(key: &mut Key<'_>, owner: &Str, token_field: &Str, token: i64) {
-    let token = decimal(token);
+pub fn take_lock(key: &mut Key<'_>, owner: &Str, token_field: &Str, token: &Str) {
     ONE.with(|one| {
-        key.hash_set_two([(owner, one), (token_field, &token)]);
-        let arguments = [key.name(), owner, one, token_field, &token];
+        key.hash_set_two([(owner, one), (token_field, token)]);
+        let arguments = [key.name(), owner, one, token_field, token];
         key.ctx().replicate(c"HSET", &arguments);
     });
     announce_field(key, c"hset");

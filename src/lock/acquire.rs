@@ -2,7 +2,7 @@
 
 use super::clock::Millis;
 use super::event::Event;
-use super::parts::{Connection, Holds, Limit, Presence, Refusal, Ticket, Waiter};
+use super::parts::{Holds, Limit, Presence, Refusal, Terms, Ticket, Waiter};
 use super::state::State;
 use super::step::Step;
 
@@ -11,18 +11,14 @@ use super::step::Step;
 pub struct Ask<'a> {
     /// The owner that asks.
     pub owner: &'a [u8],
-    /// Time until the lock frees itself, from the moment it is acquired.
-    pub lease: Millis,
+    /// How it wants to hold the lock.
+    pub terms: Terms,
     /// A holder that asks again keeps its lease if more than that is left of it.
     pub keeps_longer_lease: bool,
     /// How long a polling waiter may stay silent.
     pub patience: Millis,
     /// A holder that asks again keeps its hold count.
     pub once: bool,
-    /// The connection that the lock shall be bound to.
-    pub session: Option<Connection>,
-    /// How many holders it tolerates.
-    pub limit: Limit,
     /// How it waits if it has to; `None` if it does not.
     pub wait: Option<WaitMode>,
 }
@@ -99,7 +95,7 @@ impl<S: State> Step<'_, S> {
                 self.require_lock()?;
                 self.hold_again(ask, count).map(Some)
             }
-            Holds::None if self.fits(ask.limit) => match self.take_in_turn(ask) {
+            Holds::None if self.fits(ask.terms.limit) => match self.take_in_turn(ask) {
                 None => self.refuse(ask),
                 acquired => Ok(acquired),
             },
@@ -145,12 +141,12 @@ impl<S: State> Step<'_, S> {
         self.settle(Some(ask.owner));
         let head = self.state.waiter_at(0);
         let ahead = head.is_some_and(|(head, _)| *head != *ask.owner);
-        if ahead || !self.fits(ask.limit) {
+        if ahead || !self.fits(ask.terms.limit) {
             return None;
         }
-        let token = self.grant(ask.owner, ask.lease, ask.session, ask.limit);
-        self.leave_for_lock(ask.owner, ask.limit);
-        if !ask.limit.is_exclusive() {
+        let token = self.grant(ask.owner, &ask.terms);
+        self.leave_for_lock(ask.owner, ask.terms.limit);
+        if !ask.terms.limit.is_exclusive() {
             // Those behind may be tolerated as well.
             self.settle(None);
         }
@@ -178,7 +174,7 @@ impl<S: State> Step<'_, S> {
         // An exclusive holder may ask in any way. A shared holder may not change the limit that others rely on.
         if self
             .limit_of(ask.owner)
-            .is_some_and(|limit| limit != ask.limit)
+            .is_some_and(|limit| limit != ask.terms.limit)
         {
             return Err(Refusal::OtherLimit);
         }
@@ -192,11 +188,11 @@ impl<S: State> Step<'_, S> {
             self.state.set_token(ask.owner, token);
             token
         });
-        if let Some(connection) = ask.session {
-            self.bind(ask.owner, connection, ask.lease, ask.once);
+        if let Some(connection) = ask.terms.session {
+            self.bind(ask.owner, connection, ask.terms.lease, ask.once);
         }
         if !ask.keeps_longer_lease || !self.lasts_longer(ask) {
-            self.extend(ask.owner, ask.lease);
+            self.extend(ask.owner, ask.terms.lease);
         }
         self.state.emit(Event::HeldAgain {
             token,
@@ -211,7 +207,7 @@ impl<S: State> Step<'_, S> {
     /// Whether more is left of a holder's lease than it asks for. True for a holder without a lease.
     fn lasts_longer(&mut self, ask: &Ask<'_>) -> bool {
         let end = self.lease_end_of(ask.owner);
-        end.is_none_or(|end| end > self.now.after(ask.lease))
+        end.is_none_or(|end| end > self.now.after(ask.terms.lease))
     }
 
     /// Sets a holder's lease anew. Returns the lease now set: it is not shorter than that of the holder's
@@ -232,10 +228,8 @@ impl<S: State> Step<'_, S> {
         let queued = queued.and_then(|waiter| Some((self.state.position(ask.owner)?, waiter)));
         let mut waiter = Waiter {
             presence,
-            lease: ask.lease,
+            terms: ask.terms,
             patience: ask.patience,
-            session: ask.session,
-            limit: ask.limit,
             deadline: self.now.listening_after(ask.patience),
             score: 0,
             since: queued.map_or(self.now.steady, |(_, waiter)| waiter.since),
@@ -295,7 +289,7 @@ impl<S: State> Step<'_, S> {
                 waiter.presence = Presence::Asked;
                 waiter.patience = patience;
                 // Redisson's locks are exclusive.
-                waiter.limit = Limit::EXCLUSIVE;
+                waiter.terms.limit = Limit::EXCLUSIVE;
                 waiter.deadline = self.now.listening_after(sleeps.saturating_add(patience));
                 self.state.set_waiter(owner, waiter);
             }

@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::clock::{Millis, Now, Tick};
-use super::parts::{Connection, Limit, Owner, Session};
+use super::parts::{Connection, Limit, Owner, Session, Terms};
 
-/// One of the shared holders.
+/// A holder as it was admitted; what is changed later is kept here of shared holders only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedHolder {
-    /// How many holders it tolerates.
-    pub limit: Limit,
+pub struct Holder {
+    /// How it holds the lock.
+    pub terms: Terms,
     /// The end of its lease.
     pub lease_end: Millis,
     /// Its fencing token; 0 for a holder that another client has written into the keys.
@@ -23,11 +23,11 @@ pub struct SharedHolder {
     session: Option<Session>,
 }
 
-impl SharedHolder {
+impl Holder {
     /// A holder without a session.
-    pub fn new(limit: Limit, lease_end: Millis, token: i64, since: Option<u64>) -> Self {
+    pub fn new(terms: Terms, lease_end: Millis, token: i64, since: Option<u64>) -> Self {
         Self {
-            limit,
+            terms,
             lease_end,
             token,
             since,
@@ -49,7 +49,7 @@ impl SharedHolder {
 /// The shared holders of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedHolders {
-    holders: BTreeMap<Owner, SharedHolder>,
+    holders: BTreeMap<Owner, Holder>,
     /// By the end of the lease.
     ends: BTreeSet<(Millis, Owner)>,
     /// How many holders have each limit.
@@ -73,12 +73,12 @@ impl SharedHolders {
     }
 
     /// One of them.
-    pub fn get(&self, owner: &[u8]) -> Option<&SharedHolder> {
+    pub fn get(&self, owner: &[u8]) -> Option<&Holder> {
         self.holders.get(owner)
     }
 
     /// All of them, in the order of their names.
-    pub fn iter(&self) -> impl Iterator<Item = (&Owner, &SharedHolder)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Owner, &Holder)> {
         self.holders.iter()
     }
 
@@ -159,10 +159,10 @@ impl SharedHolders {
     }
 
     /// Adds a holder. One of the same name is replaced.
-    pub fn insert(&mut self, owner: Owner, holder: SharedHolder) {
+    pub fn insert(&mut self, owner: Owner, holder: Holder) {
         self.remove(&owner);
         self.ends.insert((holder.lease_end, Owner::clone(&owner)));
-        *self.limits.entry(holder.limit).or_default() += 1;
+        *self.limits.entry(holder.terms.limit).or_default() += 1;
         if let Some(session) = &holder.session {
             self.index_session(session, holder.lease_end);
         }
@@ -170,15 +170,15 @@ impl SharedHolders {
     }
 
     /// Takes a holder out.
-    pub fn remove(&mut self, owner: &[u8]) -> Option<SharedHolder> {
+    pub fn remove(&mut self, owner: &[u8]) -> Option<Holder> {
         let (owner, holder) = self.holders.remove_entry(owner)?;
         if let Some(session) = &holder.session {
             self.forget_session(session, holder.lease_end);
         }
-        if let Some(count) = self.limits.get_mut(&holder.limit) {
+        if let Some(count) = self.limits.get_mut(&holder.terms.limit) {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                self.limits.remove(&holder.limit);
+                self.limits.remove(&holder.terms.limit);
             }
         }
         self.ends.remove(&(holder.lease_end, owner));
@@ -186,7 +186,7 @@ impl SharedHolders {
     }
 
     /// Takes all out.
-    pub fn take_all(self) -> BTreeMap<Owner, SharedHolder> {
+    pub fn take_all(self) -> BTreeMap<Owner, Holder> {
         self.holders
     }
 

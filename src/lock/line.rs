@@ -242,17 +242,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::clock::Heard;
-    use super::super::parts::{Limit, Presence};
+    use super::super::parts::{Presence, Terms};
     use super::*;
 
     /// The first few ask by commands.
     fn waiter(lease: u64) -> Waiter {
         Waiter {
             presence: [Presence::Polling, Presence::Found][usize::from(lease > 2)],
-            lease,
+            terms: Terms {
+                lease,
+                ..Terms::UNKNOWN
+            },
             patience: 0,
-            session: None,
-            limit: Limit::EXCLUSIVE,
             deadline: Heard::default(),
             score: 0,
             since: 0,

@@ -75,11 +75,11 @@ pub use acquire::{Acquired, Ask, Joined, Outcome, WaitMode};
 pub use clock::{Heard, Millis, Now, Tick};
 pub use due::Due;
 pub use event::Event;
-pub use holders::{SharedHolder, SharedHolders};
+pub use holders::{Holder, SharedHolders};
 pub use line::{give_back, is_too_roomy};
 pub use listening::Listening;
 pub use parts::{
-    Connection, Holds, Limit, Owner, Presence, Refusal, Rules, Session, Ticket, Turn, Waiter,
+    Connection, Holds, Limit, Owner, Presence, Refusal, Rules, Session, Terms, Ticket, Turn, Waiter,
 };
 pub use release::{GiveUp, TakeAway};
 pub use state::{Holding, Queueing, Sharing, State};

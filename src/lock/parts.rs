@@ -92,6 +92,26 @@ impl Limit {
     }
 }
 
+/// How an owner wants to hold the lock. A waiter brings it to its hold, and a hold keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Time until the lock frees itself, from the moment it is acquired.
+    pub lease: Millis,
+    /// The connection that the lock shall be bound to.
+    pub session: Option<Connection>,
+    /// How many holders it tolerates.
+    pub limit: Limit,
+}
+
+impl Terms {
+    /// Of an owner that is only known from the keys. A waiter names its lease when it takes the lock itself.
+    pub const UNKNOWN: Self = Self {
+        lease: 0,
+        session: None,
+        limit: Limit::EXCLUSIVE,
+    };
+}
+
 /// The connections that one holder's lock is bound to (see [`super::session`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
@@ -145,14 +165,10 @@ impl Presence {
 pub struct Waiter {
     /// How this server sees it.
     pub presence: Presence,
-    /// The lease it asked for, used when the lock is handed to it.
-    pub lease: Millis,
+    /// How it holds the lock when the lock is handed to it.
+    pub terms: Terms,
     /// How long it may stay silent; 0 if it was found, when its score is all that is known.
     pub patience: Millis,
-    /// The connection that the lock shall be bound to when it is handed to it.
-    pub session: Option<Connection>,
-    /// How many holders it tolerates.
-    pub limit: Limit,
     /// When a waiter that asked here counts as dead. It is in no key; other servers use the score.
     pub deadline: Heard,
     /// The instant in the keys after which scripts, and servers that know nothing else of the
@@ -163,15 +179,12 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter that was found in the keys. It takes the lock itself, and names its lease then.
-    /// Its limit is in no key: it counts as exclusive until it asks again.
+    /// A waiter that was found in the keys. Its limit is in no key: it counts as exclusive until it asks again.
     pub fn found(score: Millis, now: Now) -> Self {
         Self {
             presence: Presence::Found,
-            lease: 0,
+            terms: Terms::UNKNOWN,
             patience: 0,
-            session: None,
-            limit: Limit::EXCLUSIVE,
             deadline: Heard::default(),
             score,
             since: now.steady,

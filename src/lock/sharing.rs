@@ -5,7 +5,7 @@
 
 use super::clock::Millis;
 use super::event::Event;
-use super::holders::SharedHolder;
+use super::holders::Holder;
 use super::parts::Limit;
 use super::state::{Holding, Sharing, State};
 use super::step::Step;
@@ -29,13 +29,13 @@ impl<S: Holding + Sharing> Step<'_, S> {
     /// The limit of a shared holder.
     pub(super) fn limit_of(&mut self, owner: &[u8]) -> Option<Limit> {
         let holder = self.state.shared()?.get(owner)?;
-        Some(holder.limit)
+        Some(holder.terms.limit)
     }
 
     /// A holder's fencing token; none if it came by a script, or was written into the keys by others.
     pub(super) fn token_of(&mut self, owner: &[u8]) -> Option<i64> {
         match self.state.shared() {
-            Some(shared) => shared.get(owner).and_then(SharedHolder::given_token),
+            Some(shared) => shared.get(owner).and_then(Holder::given_token),
             None => self.state.token(),
         }
     }

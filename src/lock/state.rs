@@ -16,7 +16,7 @@
 
 use super::clock::Millis;
 use super::event::Event;
-use super::holders::{SharedHolder, SharedHolders};
+use super::holders::{Holder, SharedHolders};
 use super::parts::{Holds, Owner, Session, Turn, Waiter};
 
 /// The holder of the lock, if any, and the end of its lease.
@@ -30,8 +30,6 @@ pub trait Holding {
     fn holds(&mut self, owner: &[u8]) -> Holds;
     /// Whether the key that is held is a lock: it has one holder with a hold count, or known shared holders.
     fn is_lock(&mut self) -> bool;
-    /// Makes `owner` the exclusive holder of a free lock, with one hold and this fencing token.
-    fn take(&mut self, owner: &[u8], token: i64);
     /// Makes `owner` the exclusive holder of a free lock without a token, or changes a holder's hold count.
     fn set_holds(&mut self, owner: &[u8], holds: i64);
     /// Sets when the lock frees itself. The lock is held.
@@ -54,8 +52,9 @@ pub trait Holding {
 pub trait Sharing {
     /// The shared holders. `None` if the lock is free or has an exclusive holder.
     fn shared(&mut self) -> Option<&mut SharedHolders>;
-    /// Adds `owner`, with one hold, to the shared holders. The lock is free, or its holders tolerate it.
-    fn admit(&mut self, owner: &[u8], holder: SharedHolder);
+    /// Makes `owner` a holder, with one hold: the exclusive one, or one of the shared holders. The lock is free, or its
+    /// holders tolerate it.
+    fn admit(&mut self, owner: &[u8], holder: Holder);
     /// Sets the end of a shared holder's lease.
     fn set_lease_of(&mut self, owner: &[u8], at: Millis);
     /// Takes a shared holder out; others remain.

@@ -14,8 +14,8 @@
 
 use super::clock::{Heard, Millis};
 use super::event::Event;
-use super::holders::SharedHolder;
-use super::parts::{Connection, Limit, Owner, Presence, Ticket, Turn, Waiter};
+use super::holders::Holder;
+use super::parts::{Owner, Presence, Terms, Ticket, Turn, Waiter};
 use super::state::State;
 use super::step::Step;
 use super::token;
@@ -88,7 +88,7 @@ impl<S: State> Step<'_, S> {
         match waiter.presence {
             Presence::Gone if !asks => Head::Left,
             _ if !asks && self.is_dead(head, waiter, self.now.millis()) => Head::Dead,
-            _ if !self.fits(waiter.limit) => Head::HasNoRoom,
+            _ if !self.fits(waiter.terms.limit) => Head::HasNoRoom,
             _ if asks => Head::Asks,
             Presence::Blocked(ticket) => Head::Blocked(ticket),
             _ => Head::Polls,
@@ -97,15 +97,15 @@ impl<S: State> Step<'_, S> {
 
     /// Makes a blocked head a holder.
     fn hand_over(&mut self, head: &Owner, waiter: Waiter, ticket: Ticket) {
-        let token = self.grant(head, waiter.lease, waiter.session, waiter.limit);
+        let token = self.grant(head, &waiter.terms);
         self.state.remove(head);
         self.state.emit(Event::Granted {
             ticket,
             owner: Owner::clone(head),
             token,
-            session: waiter.session,
+            session: waiter.terms.session,
             waited: self.now.steady.saturating_sub(waiter.since),
-            shared: !waiter.limit.is_exclusive(),
+            shared: !waiter.terms.limit.is_exclusive(),
         });
     }
 
@@ -205,29 +205,22 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Makes `owner` a holder of a lock that it can have, and returns its fencing token.
-    pub(super) fn grant(
-        &mut self,
-        owner: &[u8],
-        lease: Millis,
-        session: Option<Connection>,
-        limit: Limit,
-    ) -> i64 {
+    pub(super) fn grant(&mut self, owner: &[u8], terms: &Terms) -> i64 {
         let token = self.next_token();
-        let lease_end = self.now.after(lease);
+        let lease_end = self.now.after(terms.lease);
         // A session that is still known here was lost without an event.
         self.end_session();
-        if limit.is_exclusive() {
-            self.state.take(owner, token);
+        let since = Some(self.now.steady);
+        self.state
+            .admit(owner, Holder::new(*terms, lease_end, token, since));
+        if terms.limit.is_exclusive() {
             self.state.set_lease_end(lease_end);
         } else {
-            let since = Some(self.now.steady);
-            let holder = SharedHolder::new(limit, lease_end, token, since);
-            self.state.admit(owner, holder);
             self.refresh_expiry();
         }
         self.state.set_turn(None);
-        if let Some(connection) = session {
-            self.bind(owner, connection, lease, false);
+        if let Some(connection) = terms.session {
+            self.bind(owner, connection, terms.lease, false);
         }
         token
     }

@@ -7,10 +7,8 @@
 pub struct Command {
     /// Without the module's prefix.
     pub name: &'static str,
-    /// Arguments for lock `K` in the order of its syntax: the fewest, then other ways.
+    /// Arguments for lock `K`: the fewest, then other ways.
     pub arguments: &'static [&'static str],
-    /// What COMMAND DOCS and HELP show.
-    pub syntax: &'static str,
     /// What COMMAND INFO shows.
     pub arity: i64,
     /// In alphabetical order.
@@ -26,8 +24,6 @@ pub const COMMANDS: [Command; 10] = [
     Command {
         name: "ACQUIRE",
         arguments: &["K o", "K o NOWAIT", "K o ENQUEUE", "K o ONCE NOWAIT"],
-        syntax: "key owner [SHARED [limit]] [LEASE milliseconds] [WAIT milliseconds|NOWAIT|ENQUEUE] \
-                 [PATIENCE milliseconds] [SESSION] [ONCE]",
         arity: -3,
         flags: "blocking denyoom fast write",
         categories: "@blocking @fast @write",
@@ -36,7 +32,6 @@ pub const COMMANDS: [Command; 10] = [
     Command {
         name: "RELEASE",
         arguments: &["K o", "K o ALL"],
-        syntax: "key owner [TOKEN token] [ALL]",
         arity: -3,
         flags: "fast write",
         categories: "@fast @write",
@@ -45,7 +40,6 @@ pub const COMMANDS: [Command; 10] = [
     Command {
         name: "RENEW",
         arguments: &["K o", "K o LEASE 1"],
-        syntax: "key owner [LEASE milliseconds]",
         arity: -3,
         flags: "fast write",
         categories: "@fast @write",
@@ -54,7 +48,6 @@ pub const COMMANDS: [Command; 10] = [
     Command {
         name: "CANCEL",
         arguments: &["K o"],
-        syntax: "key owner",
         arity: 3,
         flags: "fast write",
         categories: "@fast @write",
@@ -63,7 +56,6 @@ pub const COMMANDS: [Command; 10] = [
     Command {
         name: "BREAK",
         arguments: &["K"],
-        syntax: "key [OWNER owner] [FORCE]",
         arity: -2,
         flags: "admin write",
         categories: "@admin @dangerous @slow @write",
@@ -72,7 +64,6 @@ pub const COMMANDS: [Command; 10] = [
     Command {
         name: "QUEUE",
         arguments: &["K"],
-        syntax: "key [LIMIT offset count]",
         arity: -2,
         flags: "readonly",
         categories: "@read @slow",
@@ -81,7 +72,6 @@ pub const COMMANDS: [Command; 10] = [
     Command {
         name: "HOLDERS",
         arguments: &["K"],
-        syntax: "key",
         arity: 2,
         flags: "readonly",
         categories: "@read @slow",
@@ -90,7 +80,6 @@ pub const COMMANDS: [Command; 10] = [
     Command {
         name: "INFO",
         arguments: &["K"],
-        syntax: "key",
         arity: 2,
         flags: "fast readonly",
         categories: "@fast @read",
@@ -99,7 +88,6 @@ pub const COMMANDS: [Command; 10] = [
     Command {
         name: "LOCKS",
         arguments: &["", "ALL"],
-        syntax: "[ALL] [COUNT count] [AFTER cursor]",
         arity: -1,
         flags: "noscript readonly",
         categories: "@read @slow",
@@ -108,7 +96,6 @@ pub const COMMANDS: [Command; 10] = [
     Command {
         name: "HELP",
         arguments: &[""],
-        syntax: "",
         arity: 1,
         flags: "fast loading stale",
         categories: "@connection @fast",

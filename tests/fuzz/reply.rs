@@ -64,7 +64,7 @@ fn fits(name: &[u8], command: &[Vec<u8>], reply: &Reply) -> bool {
         (b"RENEW", Reply::Int(lease)) => *lease > 0,
         (b"CANCEL" | b"BREAK", Reply::Int(done)) => (0..=1).contains(done),
         (b"QUEUE", Reply::Items(items)) => items.iter().all(is_waiter),
-        (b"INFO", Reply::Items(items)) => items.len() == 18,
+        (b"INFO", Reply::Items(items)) => is_map(items),
         (b"HOLDERS", Reply::Items(items)) => items.iter().all(is_holder),
         (b"LOCKS", Reply::Items(items)) => is_listing(items),
         (b"HELP", Reply::Items(items)) => !items.is_empty(),
@@ -84,9 +84,14 @@ fn is_listing(items: &[Reply]) -> bool {
     listed.iter().all(is_lock)
 }
 
-/// Eleven fields with their names.
 fn is_lock(reply: &Reply) -> bool {
-    matches!(reply, Reply::Items(items) if items.len() == 22)
+    matches!(reply, Reply::Items(items) if is_map(items))
+}
+
+/// Nine fields at least, each after its name.
+fn is_map(items: &[Reply]) -> bool {
+    let is_field = |field: &[Reply]| matches!(field, [Reply::Bulk(_), _]);
+    items.len() >= 18 && items.chunks(2).all(is_field)
 }
 
 fn is_holder(reply: &Reply) -> bool {

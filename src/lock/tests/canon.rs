@@ -112,7 +112,7 @@ impl World {
                 Presence::Polling => (4, Some(self.heard(waiter.deadline))),
                 Presence::Asked => (5, Some(self.heard(waiter.deadline))),
             };
-            let seen = (presence, deadline, waiter.limit.shown());
+            let seen = (presence, deadline, waiter.terms.limit.shown());
             (place, self.life(owner), over, seen)
         });
         let mut sessions = self.sessions();

@@ -78,7 +78,7 @@ impl World {
         };
         let shared = self.state.shared.as_ref();
         let shared = shared.and_then(|shared| shared.get(NAMES[owner]));
-        let limit = shared.map_or(1, |holder| holder.limit.shown());
+        let limit = shared.map_or(1, |holder| holder.terms.limit.shown());
         let (token, end) = (self.stored_token(owner), self.stored_lease_end(owner));
         let (held, end) = ((holds, limit, token), end.unwrap_or(0));
         let Some(told) = self.oracle.holder_mut(owner) else {
@@ -107,7 +107,7 @@ impl World {
         ensure!(queued == joined, "joined: {joined:?}, queued: {queued:?}");
         for (place, (_, waiter)) in self.oracle.queue.iter().zip(&self.state.queue) {
             ensure!(
-                place.limit == waiter.limit.shown(),
+                place.limit == waiter.terms.limit.shown(),
                 "{place:?}, but {waiter:?}"
             );
             ensure!(agree(*place, waiter), "{place:?}, but {waiter:?}");

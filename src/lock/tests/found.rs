@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::scope::{BLOCKING, Kind, LARGE, Scope, Wait};
 use super::world::{NAMES, World};
 use crate::lock::scripts::Sleep;
-use crate::lock::{self, Ask, GiveUp, Limit, Now, Owner, Refusal, TakeAway, WaitMode};
+use crate::lock::{self, Ask, GiveUp, Now, Owner, Refusal, TakeAway, Terms, WaitMode};
 
 /// Reads a step: an owner, on its second connection if a 1 follows; what it does; how.
 fn step(text: &str) -> Step {
@@ -172,12 +172,10 @@ fn application_data_is_refused_and_left_as_it_is() {
         let mut step = lock::Step::new(&mut state, &BLOCKING.rules, now);
         let ask = Ask {
             owner,
-            lease: 1,
+            terms: Terms::UNKNOWN,
             keeps_longer_lease: false,
             patience: 1,
             once: false,
-            session: None,
-            limit: Limit::EXCLUSIVE,
             wait: Some(WaitMode::Polling),
         };
         assert_eq!(step.ask(&ask).err(), refused);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::lock::{
-    Event, Holding, Holds, Millis, Now, Owner, Queueing, Session, SharedHolder, SharedHolders,
-    Sharing, State, Turn, Waiter,
+    Event, Holder, Holding, Holds, Millis, Now, Owner, Queueing, Session, SharedHolders, Sharing,
+    State, Turn, Waiter,
 };
 
 /// One lock in memory. Everything is public: a test may put it in any state.
@@ -66,7 +66,7 @@ impl Memory {
         self.shared = shared.map(|shared| {
             let mut found = SharedHolders::default();
             for (owner, of) in shared.iter() {
-                let holder = SharedHolder::new(of.limit, of.lease_end, of.token, None);
+                let holder = Holder::new(of.terms, of.lease_end, of.token, None);
                 found.insert(Owner::clone(owner), holder);
             }
             found
@@ -105,11 +105,6 @@ impl Holding for Memory {
 
     fn is_lock(&mut self) -> bool {
         !self.is_alien
-    }
-
-    fn take(&mut self, owner: &[u8], token: i64) {
-        self.set_holds(owner, 1);
-        self.set_token(owner, token);
     }
 
     fn set_holds(&mut self, owner: &[u8], holds: i64) {
@@ -153,7 +148,11 @@ impl Sharing for Memory {
         self.shared.as_mut()
     }
 
-    fn admit(&mut self, owner: &[u8], holder: SharedHolder) {
+    fn admit(&mut self, owner: &[u8], holder: Holder) {
+        if holder.terms.limit.is_exclusive() {
+            self.set_holds(owner, 1);
+            return self.set_token(owner, holder.token);
+        }
         self.greatest_token = self.greatest_token.max(holder.token);
         self.counts.insert(Owner::from(owner), 1);
         let shared = self.shared.get_or_insert_default();

@@ -30,7 +30,11 @@ impl World {
         let ends = shared.map(|(_, holder)| holder.lease_end);
         let ends = ends.chain(before.state.lease_end);
         let lefts = ends.map(|end| end.saturating_sub(now)).chain([left]);
-        let served = before.state.queue.iter().map(|(_, waiter)| waiter.lease);
+        let served = before
+            .state
+            .queue
+            .iter()
+            .map(|(_, waiter)| waiter.terms.lease);
         let longest = lefts.chain(served).max().unwrap_or(0);
         for (position, (owner, waiter)) in (1..).zip(&self.state.queue) {
             let mut queue = before.state.queue.iter();

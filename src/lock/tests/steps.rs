@@ -7,7 +7,7 @@ use super::oracle::{Asking, Cause, Checked, Queued, ensure};
 use super::scope::Wait;
 use super::world::{NAMES, World};
 use crate::lock::{
-    Acquired, Ask, GiveUp, Joined, Limit, Millis, Outcome, Refusal, TakeAway, WaitMode,
+    Acquired, Ask, GiveUp, Joined, Limit, Millis, Outcome, Refusal, TakeAway, Terms, WaitMode,
 };
 
 impl World {
@@ -17,12 +17,14 @@ impl World {
         let connection = self.oracle.slots[owner][slot].connection;
         let ask = Ask {
             owner: NAMES[owner],
-            lease: request.lease,
+            terms: Terms {
+                lease: request.lease,
+                session: request.session.then_some(connection),
+                limit: Limit::read(request.limit),
+            },
             keeps_longer_lease: request.keeps,
             patience: request.patience,
             once: request.once,
-            session: request.session.then_some(connection),
-            limit: Limit::read(request.limit),
             wait: match request.wait {
                 Wait::Try => None,
                 Wait::Poll => Some(WaitMode::Polling),
@@ -48,7 +50,7 @@ impl World {
         };
         let asking = Asking {
             place,
-            session: ask.session,
+            session: ask.terms.session,
             token: match outcome {
                 Ok(Outcome::Acquired(acquired)) => Some(acquired.token),
                 _ => None,
@@ -124,7 +126,7 @@ impl World {
         stored_token: Option<i64>,
     ) -> Checked {
         let last = self.oracle.last_token;
-        let fits = before.is_exclusive() || before.limit == ask.limit.shown();
+        let fits = before.is_exclusive() || before.limit == ask.terms.limit.shown();
         if !fits {
             ensure!(outcome == Err(Refusal::OtherLimit), "{outcome:?}");
             return Ok(());
@@ -143,8 +145,8 @@ impl World {
             return Err("the holder is gone".into());
         };
         holder.token = Some(token);
-        holder.hold_again(ask.once, ask.session);
-        if ask.keeps_longer_lease && before.lease_end > self.now.after(ask.lease) {
+        holder.hold_again(ask.once, ask.terms.session);
+        if ask.keeps_longer_lease && before.lease_end > self.now.after(ask.terms.lease) {
             let stored = self.stored_lease_end(before.owner);
             ensure!(
                 stored == Some(before.lease_end),
@@ -152,7 +154,7 @@ impl World {
             );
             return Ok(());
         }
-        self.check_lease(before.owner, ask.lease)
+        self.check_lease(before.owner, ask.terms.lease)
     }
 
     /// A holder's lease has been set anew. One that a connection relies on may be longer.

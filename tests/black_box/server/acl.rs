@@ -290,8 +290,13 @@ fn syntax(argument: &Value) -> String {
 }
 
 #[test]
-fn each_command_is_documented_with_its_syntax() {
+fn each_command_is_documented_with_the_syntax_that_help_says() {
     let server = Server::start();
+    let help = items(&server.connect().raw(&[b"FAIRLOCK.HELP"]).expect("a reply"));
+    let help: Vec<_> = help
+        .iter()
+        .map(|line| show(line).replace(" | ", "|"))
+        .collect();
     for mut client in [server.connect(), server.connect_resp3()] {
         for command in COMMANDS {
             let name = format!("fairlock.{}", command.name.to_lowercase());
@@ -312,7 +317,11 @@ fn each_command_is_documented_with_its_syntax() {
             assert_eq!(show(&get(&docs, "module")), "fairlock");
             let arguments = items(&get(&docs, "arguments"));
             let arguments: Vec<_> = arguments.iter().map(syntax).collect();
-            assert_eq!(arguments.join(" "), command.syntax, "{name}");
+            let call = [name.to_uppercase(), arguments.join(" ")].join(" ");
+            assert!(
+                help.contains(&call.trim_end().to_owned()),
+                "{call}: {help:?}"
+            );
         }
     }
 }
