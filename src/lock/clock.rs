@@ -1,22 +1,21 @@
 //! The clocks that the rules go by, and one reading of them.
 
-/// Milliseconds: a duration, or an instant of the server's clock since the Unix epoch.
+/// Milliseconds: a duration, or an instant of the wall clock since the Unix epoch, as the keys have it. Instants of the
+/// other two clocks are types, so they are mixed neither with these nor with each other.
 pub type Millis = u64;
 
 /// An instant of the steady clock, in milliseconds since some moment of this server run. Wall
 /// clocks step; what is only counted here, and stored in no key, is counted by this one.
-pub type Tick = u64;
-
-/// An instant of the listening clock, in milliseconds: the steady clock less the time in which the server
-/// did not listen to its clients, because it stood still or because writes were paused. Turns and the
-/// deadlines of polling waiters are counted by it, for a waiter can only ask a server that listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Heard(u64);
+pub struct Tick(u64);
 
-impl Heard {
-    /// `behind` milliseconds before this instant of the steady clock.
-    pub const fn at(tick: Tick, behind: Millis) -> Self {
-        Self(tick.saturating_sub(behind))
+impl Tick {
+    /// It never comes.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The instant at which the clock shows these microseconds.
+    pub const fn of(micros: u64) -> Self {
+        Self(micros / 1000)
     }
 
     /// `duration` later.
@@ -28,6 +27,30 @@ impl Heard {
     /// The time since an earlier instant; 0 since a later one.
     pub fn since(self, earlier: Self) -> Millis {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// An instant of the listening clock, in milliseconds: the steady clock less the time in which the server
+/// did not listen to its clients, because it stood still or because writes were paused. Turns and the
+/// deadlines of polling waiters are counted by it, for a waiter can only ask a server that listens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Heard(Tick);
+
+impl Heard {
+    /// `behind` milliseconds before this instant of the steady clock.
+    pub const fn at(tick: Tick, behind: Millis) -> Self {
+        Self(Tick(tick.0.saturating_sub(behind)))
+    }
+
+    /// `duration` later.
+    #[must_use]
+    pub fn after(self, duration: Millis) -> Self {
+        Self(self.0.after(duration))
+    }
+
+    /// The time since an earlier instant; 0 since a later one.
+    pub fn since(self, earlier: Self) -> Millis {
+        self.0.since(earlier.0)
     }
 }
 
@@ -51,7 +74,7 @@ impl Now {
             micros: millis.saturating_mul(1000),
             steady: millis.saturating_mul(1000),
             behind: 0,
-            heard: Heard(millis),
+            heard: Heard(Tick(millis)),
         }
     }
 
@@ -91,12 +114,12 @@ impl Now {
 
     /// The steady clock in whole milliseconds.
     pub fn tick(self) -> Tick {
-        self.steady / 1000
+        Tick::of(self.steady)
     }
 
     /// `duration` from now, by the steady clock.
     pub fn tick_after(self, duration: Millis) -> Tick {
-        self.tick().saturating_add(duration)
+        self.tick().after(duration)
     }
 
     /// The listening clock.

@@ -198,7 +198,7 @@ impl SharedHolders {
         let (owner, before) = (Owner::clone(owner), holder.lease_end);
         let mut session = self.take_session(&owner);
         if let Some(session) = session.as_mut().filter(|_| at < before) {
-            session.renew_at = 0;
+            session.renew_at = Tick::default();
         }
         self.ends.remove(&(before, Owner::clone(&owner)));
         self.ends.insert((at, Owner::clone(&owner)));

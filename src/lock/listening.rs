@@ -94,14 +94,14 @@ impl Listening {
     pub fn begins(&mut self, now: Tick, paused: bool, alarm: Option<Tick>) {
         let (since, sleeps_until) = match self.since {
             Some(since) => (since, self.sleeps_until),
-            None => (0, Tick::MAX),
+            None => (Tick::default(), Tick::NEVER),
         };
-        let woken = sleeps_until.min(alarm.unwrap_or(Tick::MAX)).max(since);
-        let delay = now.saturating_sub(woken);
+        let woken = sleeps_until.min(alarm.unwrap_or(Tick::NEVER)).max(since);
+        let delay = now.since(woken);
         self.delay = self.delay.max(delay);
         self.late = delay > USUAL;
         let stall = match self.since.or(alarm) {
-            Some(since) if self.late || self.paused => now.saturating_sub(since),
+            Some(since) if self.late || self.paused => now.since(since),
             _ => 0,
         };
         self.missed = if stall > 0 {
@@ -137,7 +137,7 @@ impl Listening {
             self.heard.get_or_insert(before);
             self.catch_up = Some(CatchUp {
                 from: read,
-                until: began.saturating_add(delay.min(CATCH_UP)),
+                until: began.after(delay.min(CATCH_UP)),
                 iterations: CATCHES_UP_IN,
             });
         }
@@ -146,7 +146,7 @@ impl Listening {
     /// An iteration ends. The server sleeps until `sleeps_until` at the longest.
     pub fn ends(&mut self, now: Tick, paused: bool, sleeps_until: Tick) {
         let stall = self.work_beyond_usual(now);
-        let work = self.since.map_or(0, |since| now.saturating_sub(since));
+        let work = self.since.map_or(0, |since| now.since(since));
         self.delay = self.delay.max(work);
         self.missed = self.missed.saturating_add(stall);
         self.sleeps_until = sleeps_until;
@@ -166,7 +166,7 @@ impl Listening {
     fn work_beyond_usual(&self, now: Tick) -> Millis {
         let usual = if self.paused { 0 } else { USUAL };
         let since = self.since.unwrap_or(now);
-        now.saturating_sub(since).saturating_sub(usual)
+        now.since(since).saturating_sub(usual)
     }
 
     fn go_on(&mut self, now: Tick, paused: bool, stall: Millis) {
@@ -180,11 +180,16 @@ impl Listening {
 mod tests {
     use super::*;
 
+    fn at(millis: u64) -> Tick {
+        Tick::default().after(millis)
+    }
+
     /// An iteration from `began` to `ended`, after which the server sleeps for up to a second.
-    fn iteration(listening: &mut Listening, began: Tick, ended: Tick, paused: bool) {
+    fn iteration(listening: &mut Listening, began: u64, ended: u64, paused: bool) {
+        let (began, ended) = (at(began), at(ended));
         listening.begins(began, paused, None);
         listening.reads(began);
-        listening.ends(ended, paused, ended + 1000);
+        listening.ends(ended, paused, ended.after(1000));
     }
 
     #[test]
@@ -193,57 +198,60 @@ mod tests {
         iteration(&mut listening, 1000, 1050, false);
         iteration(&mut listening, 2000, 2099, false);
         iteration(&mut listening, 3150, 3151, false);
-        assert_eq!((listening.behind(3200), listening.missed()), (0, 0));
+        assert_eq!((listening.behind(at(3200)), listening.missed()), (0, 0));
         for began in [3152, 3251, 3252] {
             iteration(&mut listening, began, began, false);
         }
-        assert_eq!(listening.heard(3252), Heard::at(3252, 0));
+        assert_eq!(listening.heard(at(3252)), Heard::at(at(3252), 0));
     }
 
     #[test]
     fn long_work_is_a_stall_while_it_goes_on_and_afterwards() {
         let mut listening = Listening::default();
-        listening.begins(1000, false, None);
-        listening.reads(1000);
-        assert_eq!(listening.behind(7000), 5900);
-        listening.ends(7000, false, 8000);
-        assert_eq!((listening.behind(7000), listening.missed()), (5900, 5900));
+        listening.begins(at(1000), false, None);
+        listening.reads(at(1000));
+        assert_eq!(listening.behind(at(7000)), 5900);
+        listening.ends(at(7000), false, at(8000));
+        assert_eq!(
+            (listening.behind(at(7000)), listening.missed()),
+            (5900, 5900)
+        );
         // What was sent during the stall is unread.
-        assert_eq!(listening.heard(7000), Heard::at(1000, 0));
+        assert_eq!(listening.heard(at(7000)), Heard::at(at(1000), 0));
     }
 
     #[test]
     fn a_late_beginning_is_a_stall_and_nothing_is_read_before_the_sockets_are() {
         let mut listening = Listening::default();
         iteration(&mut listening, 1000, 1001, false);
-        listening.begins(8001, false, None);
+        listening.begins(at(8001), false, None);
         assert_eq!(
-            (listening.behind(8001), listening.heard(8001)),
-            (7000, Heard::at(1000, 0))
+            (listening.behind(at(8001)), listening.heard(at(8001))),
+            (7000, Heard::at(at(1000), 0))
         );
-        listening.reads(8001);
-        assert_eq!(listening.heard(8001), Heard::at(1000, 0));
+        listening.reads(at(8001));
+        assert_eq!(listening.heard(at(8001)), Heard::at(at(1000), 0));
         assert_eq!(listening.missed(), 7000);
-        assert_eq!(listening.read_until(), 1000);
-        listening.ends(8002, false, 9002);
+        assert_eq!(listening.read_until(), at(1000));
+        listening.ends(at(8002), false, at(9002));
         // An I/O thread may still be reading.
         iteration(&mut listening, 8003, 8003, false);
-        assert_eq!(listening.heard(8003), Heard::at(1000, 0));
+        assert_eq!(listening.heard(at(8003)), Heard::at(at(1000), 0));
         assert_eq!(listening.missed(), 0);
         iteration(&mut listening, 8004, 8004, false);
         iteration(&mut listening, 8202, 8202, false);
         assert!(listening.catches_up());
         iteration(&mut listening, 8203, 8203, false);
         assert!(!listening.catches_up());
-        assert_eq!(listening.heard(8203), Heard::at(1203, 0));
-        assert_eq!(listening.read_until(), 8203);
+        assert_eq!(listening.heard(at(8203)), Heard::at(at(1203), 0));
+        assert_eq!(listening.read_until(), at(8203));
     }
 
     #[test]
     fn a_server_that_is_always_at_work_catches_up_all_the_same() {
         let mut listening = Listening::default();
         (0..40).for_each(|n| iteration(&mut listening, n * 30, n * 30 + 30, false));
-        assert_eq!(listening.read_until(), 1110);
+        assert_eq!(listening.read_until(), at(1110));
     }
 
     #[test]
@@ -253,7 +261,7 @@ mod tests {
         iteration(&mut listening, 1101, 1102, true);
         iteration(&mut listening, 1202, 1203, true);
         iteration(&mut listening, 1303, 1304, false);
-        assert_eq!(listening.behind(1304), 202);
+        assert_eq!(listening.behind(at(1304)), 202);
         assert_eq!(listening.missed(), 202);
     }
 
@@ -262,14 +270,14 @@ mod tests {
         for (begins, missed) in [(2101, 0), (2102, 1101)] {
             let mut listening = Listening::default();
             iteration(&mut listening, 1000, 1001, false);
-            listening.begins(begins, false, None);
+            listening.begins(at(begins), false, None);
             assert_eq!(
-                (listening.behind(begins), listening.missed()),
+                (listening.behind(at(begins)), listening.missed()),
                 (missed, missed)
             );
-            listening.ends(begins, false, begins);
+            listening.ends(at(begins), false, at(begins));
             // A stall that is over is told until the next iteration that is in time.
-            listening.begins(begins, false, None);
+            listening.begins(at(begins), false, None);
             assert_eq!(listening.missed(), 0);
         }
     }
@@ -280,6 +288,6 @@ mod tests {
         iteration(&mut listening, 1000, 1001, false);
         listening.rests();
         iteration(&mut listening, 9000, 9001, false);
-        assert_eq!((listening.behind(9001), listening.missed()), (0, 0));
+        assert_eq!((listening.behind(at(9001)), listening.missed()), (0, 0));
     }
 }

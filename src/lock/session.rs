@@ -6,7 +6,7 @@
 //! SESSION). So a session counts how many holds each connection brought: a connection that closes takes its
 //! own holds with it and no others.
 
-use super::clock::{Millis, Now};
+use super::clock::{Millis, Now, Tick};
 use super::event::Event;
 use super::parts::{Connection, Holds, Owner, Session};
 use super::state::State;
@@ -61,7 +61,7 @@ impl<S: State> Step<'_, S> {
         let mut session = self.take_session(owner).unwrap_or_else(|| Session {
             owner: Owner::from(owner),
             lease,
-            renew_at: 0,
+            renew_at: Tick::default(),
             holders: Vec::with_capacity(1),
         });
         if moved {

@@ -88,7 +88,7 @@ pub fn block(
             goes_on: false,
         },
         // One tick more, because the current one is partly over: the client must not time out early.
-        until: (timeout > 0).then(|| now.tick_after(timeout).saturating_add(1)),
+        until: (timeout > 0).then(|| now.tick_after(timeout).after(1)),
         connection: ctx.client_id(),
         outcome: None,
     };
@@ -130,7 +130,7 @@ pub fn time_out_due(ctx: &Ctx, at: Tick) {
         };
         let is_handing_over = *is_handing_over.get_or_insert_with(|| ctx.is_handing_over());
         if is_handing_over || (due.goes_on && !is_here(ctx, &due.lock)) {
-            let later = conditions::tick().saturating_add(LONGER_WAIT);
+            let later = conditions::tick().after(LONGER_WAIT);
             blocked(|blocked| blocked.go_on(due.ticket, later));
         } else {
             give_outcome(due.ticket, Outcome::Nil);
@@ -195,7 +195,7 @@ const PROMPT: Millis = 2;
 /// I/O thread has not told it yet, and what it sends now would count as read.
 fn reply_token(ctx: &Ctx, grant: &Grant) {
     let connection = ctx.client_id();
-    let is_late = conditions::tick() >= grant.at.saturating_add(PROMPT)
+    let is_late = conditions::tick() >= grant.at.after(PROMPT)
         || waiting(|waiting| waiting.conditions.listening.get().catches_up());
     events::follow_connections(ctx);
     if is_late && has_hung_up(ctx, connection) {

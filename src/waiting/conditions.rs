@@ -18,7 +18,7 @@ use super::state::{known_slots, waiting};
 pub fn now() -> Now {
     let steady = clock::steady_micros();
     let (tick, listening) = (
-        steady / 1000,
+        Tick::of(steady),
         waiting(|waiting| waiting.conditions.listening.get()),
     );
     Now {
@@ -31,7 +31,7 @@ pub fn now() -> Now {
 
 /// The steady clock alone.
 pub fn tick() -> Tick {
-    clock::steady_micros() / 1000
+    Tick::of(clock::steady_micros())
 }
 
 /// The rules as configured now.
@@ -109,13 +109,13 @@ pub fn begin_to_see_commands(ctx: &Ctx) {
         known_slots(Slots::are_watched);
     }
     if !ctx.has_command("ACL") {
-        permissions_change_until(Tick::MAX);
+        permissions_change_until(Tick::NEVER);
     }
 }
 
 /// A command is seen that changes permissions: the server has not checked yet whether it may.
 pub fn permissions_change() {
-    permissions_change_until(tick().saturating_add(DOUBT));
+    permissions_change_until(tick().after(DOUBT));
 }
 
 fn permissions_change_until(until: Tick) {

@@ -64,7 +64,7 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
             waited,
             ..
         } => {
-            let asked = scene.now.tick().saturating_sub(waited / 1000);
+            let asked = Tick::of(scene.now.steady.saturating_sub(waited));
             let grant = Grant {
                 lock: scene.lock(),
                 owner,

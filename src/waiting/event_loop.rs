@@ -105,7 +105,7 @@ fn time_out_due(ctx: &Ctx) {
 /// The server goes to sleep, until the alarm at the longest.
 fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
     let now = conditions::tick();
-    let own_job = now.saturating_add(NAP);
+    let own_job = now.after(NAP);
     // If the alarm is overdue, the next iteration begins at once.
     let wakes = alarm.map_or(own_job, |alarm| alarm.clamp(now, own_job));
     // Before 7.2 the server computes how long to sleep before it calls this hook, so it may sleep past a new

@@ -44,11 +44,15 @@ const IN_ROUND: Millis = 20;
 
 /// The wall clock less the steady clock. It changes only when the wall clock is set or slewed.
 fn offset(now: Now) -> i64 {
-    now.millis().cast_signed() - now.tick().cast_signed()
+    now.millis().cast_signed() - now.tick().since(Tick::default()).cast_signed()
 }
 
 /// Moves a lock from one of these instants to the other.
-fn move_to(locks: &mut BTreeSet<(u64, LockId)>, id: &LockId, [from, to]: [Option<u64>; 2]) {
+fn move_to<T: Copy + Ord>(
+    locks: &mut BTreeSet<(T, LockId)>,
+    id: &LockId,
+    [from, to]: [Option<T>; 2],
+) {
     if from == to {
         return;
     }
@@ -113,7 +117,7 @@ impl Schedule {
     pub fn begin_round(&mut self, now: Tick) -> bool {
         let begins = self.next_round <= now;
         if begins {
-            self.next_round = now.saturating_add(ROUND);
+            self.next_round = now.after(ROUND);
         }
         begins
     }
@@ -121,10 +125,10 @@ impl Schedule {
     /// When the patrol goes on. A round that would have begun while nothing was to be patrolled is left out.
     fn patrols(&mut self, now: Tick) -> Tick {
         if self.patrolled.is_some() {
-            return now.saturating_add(IN_ROUND);
+            return now.after(IN_ROUND);
         }
         if self.armed.is_none() && self.next_round <= now {
-            self.next_round = now.saturating_add(ROUND);
+            self.next_round = now.after(ROUND);
         }
         self.next_round
     }
@@ -152,7 +156,7 @@ impl Schedule {
             }
             self.stop_timer(ctx);
         }
-        let delay = at.saturating_sub(now.tick()).max(1);
+        let delay = at.since(now.tick()).max(1);
         let timer = clock::start_timer::<Ring>(ctx, delay);
         self.armed = Some(Armed { at, offset, timer });
     }
@@ -182,10 +186,14 @@ mod tests {
     #[test]
     fn rounds_begin_when_they_are_due_whenever_the_timer_rings_for_other_locks() {
         let mut schedule = Schedule::default();
-        assert_eq!(schedule.patrols(5000), 5000 + ROUND);
-        assert!(!schedule.begin_round(5000 + ROUND - 1));
-        assert_eq!(schedule.patrols(5000 + ROUND - 1), 5000 + ROUND);
-        assert!(schedule.begin_round(5000 + ROUND + 3));
-        assert_eq!(schedule.patrols(5000 + ROUND + 3), 5000 + 2 * ROUND + 3);
+        let at = |time| Tick::default().after(time);
+        assert_eq!(schedule.patrols(at(5000)), at(5000 + ROUND));
+        assert!(!schedule.begin_round(at(5000 + ROUND - 1)));
+        assert_eq!(schedule.patrols(at(5000 + ROUND - 1)), at(5000 + ROUND));
+        assert!(schedule.begin_round(at(5000 + ROUND + 3)));
+        assert_eq!(
+            schedule.patrols(at(5000 + ROUND + 3)),
+            at(5000 + 2 * ROUND + 3)
+        );
     }
 }

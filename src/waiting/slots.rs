@@ -56,7 +56,7 @@ fn is_due(seen: fn(&mut Slots) -> &mut Tick, time: Millis) -> bool {
     let now = tick();
     known_slots(|slots| {
         let seen = seen(slots);
-        let is_due = now >= seen.saturating_add(time);
+        let is_due = now >= seen.after(time);
         if is_due {
             *seen = now;
         }

@@ -51,7 +51,7 @@ impl Slots {
         if let Some(stable) = &mut self.stable {
             stable.remove(&slot);
         }
-        self.doubted.insert(slot, now.saturating_add(DOUBT));
+        self.doubted.insert(slot, now.after(DOUBT));
         if may_come {
             self.come.insert(slot);
         }
@@ -94,20 +94,21 @@ mod tests {
     fn a_slot_that_was_named_is_doubted_for_a_while() {
         let mut slots = Slots::default();
         slots.are_watched();
-        slots.found(7, 0);
+        let at = |time| Tick::default().after(time);
+        slots.found(7, at(0));
         assert!(slots.is_stable(7) && !slots.is_stable(8));
-        slots.named(7, false, 1);
-        slots.found(7, DOUBT);
+        slots.named(7, false, at(1));
+        slots.found(7, at(DOUBT));
         assert!(!slots.is_stable(7));
-        slots.found(7, DOUBT + 1);
+        slots.found(7, at(DOUBT + 1));
         assert!(slots.is_stable(7));
     }
 
     #[test]
     fn a_slot_that_was_named_may_have_come_once() {
         let mut slots = Slots::default();
-        slots.named(7, true, 0);
-        slots.named(8, false, 0);
+        slots.named(7, true, Tick::default());
+        slots.named(8, false, Tick::default());
         assert_eq!(
             [8, 7, 7].map(|slot| slots.may_have_come(slot)),
             [false, true, false]

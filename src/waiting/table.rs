@@ -334,9 +334,9 @@ impl Table {
             // It is looked at in this very iteration, which schedules it properly.
             let due = Due {
                 wall: None,
-                tick: Some(0),
+                tick: Some(Tick::default()),
             };
-            self.put(there.db, &there.name, &mut holders, due, 0);
+            self.put(there.db, &there.name, &mut holders, due, Tick::default());
             if !work.is_none() {
                 self.note(&there, |noted| *noted = work);
             }

@@ -10,7 +10,7 @@ use super::life::{Life, heard_after};
 use super::oracle::{Slot, index};
 use super::scope::Scope;
 use super::world::{NAMES, World};
-use crate::lock::{Heard, Presence, Session};
+use crate::lock::{Heard, Presence, Session, Tick};
 
 /// Identifies a class of worlds that behave alike.
 pub type Key = u128;
@@ -64,8 +64,8 @@ impl World {
         from_now(at, self.now.millis(), least)
     }
 
-    fn tick(&self, at: u64) -> i64 {
-        from_now(at, self.now.tick(), 0)
+    fn tick(&self, at: Tick) -> i64 {
+        at.since(self.now.tick()).cast_signed().min(LONG)
     }
 
     fn heard(&self, at: Heard) -> i64 {

@@ -9,7 +9,8 @@ use super::memory::Memory;
 use super::oracle::{Checked, Queued, ensure, index};
 use super::world::{NAMES, World};
 use crate::lock::{
-    Connection, Event, Holding, Holds, Millis, Owner, Presence, Session, SharedHolders, Waiter,
+    Connection, Event, Holding, Holds, Millis, Owner, Presence, Session, SharedHolders, Tick,
+    Waiter,
 };
 
 /// A step, and the state before it.
@@ -257,7 +258,8 @@ impl World {
     /// The server knows when to look at the lock again: no waiter depends on a change that the server would not notice.
     fn check_due(&self) -> Checked {
         let wall = |at: Millis| at.cast_signed() - self.now.millis().cast_signed();
-        let tick = |at: u64| at.cast_signed() - self.now.tick().cast_signed();
+        let now = self.now.tick();
+        let tick = |at: Tick| at.since(now).cast_signed() - now.since(at).cast_signed();
         let dues = [self.due.wall.map(wall), self.due.tick.map(tick)];
         let due = dues.into_iter().flatten().min().unwrap_or(i64::MAX);
         let mut renewals = Vec::new();

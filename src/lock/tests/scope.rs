@@ -1,7 +1,7 @@
 //! What a small world has in it.
 
 use crate::lock::scripts::Sleep;
-use crate::lock::{Heard, Millis, Rules};
+use crate::lock::{Heard, Millis, Rules, Tick};
 use Fault::{
     Break, Cancel, Close, Delete, Late, LoseToken, Restart, SetClock, Stall, TimeOut, Untold,
 };
@@ -95,7 +95,7 @@ const RULES: Rules = Rules {
     patience: 3,
     clock_skew: 0,
     max_waiters: 4,
-    grace: Heard::at(0, 0),
+    grace: Heard::at(Tick::of(0), 0),
     intercepts: true,
 };
 

@@ -284,7 +284,7 @@ impl World {
             .due
             .wall
             .map(|at| (at + 1).saturating_sub(self.now.millis()));
-        let tick = self.due.tick.map(|at| at.saturating_sub(self.now.tick()));
+        let tick = self.due.tick.map(|at| at.since(self.now.tick()));
         wall.into_iter().chain(tick).min()
     }
 
