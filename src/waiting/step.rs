@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
 use crate::error::Error;
-use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
+use crate::keyspace::{Names, OpenLock, QueueView, Taken};
 use crate::lock::{Due, Now, Rules, Step};
 use crate::server::cluster::SlotState;
 use crate::server::{Ctx, announce, events, in_cluster, is_replica};
@@ -129,14 +129,6 @@ struct Run<'a> {
     stepping: Stepping,
 }
 
-/// What came of a step, without its effects on other clients.
-struct Decided<T> {
-    answer: Result<T, Error>,
-    due: Due,
-    /// It is to be looked after: always where scripts run natively; else only for FAIRLOCK clients.
-    is_kept: bool,
-}
-
 impl<'a> Run<'a> {
     fn prepare(ctx: &'a Ctx, names: &'a Names, cause: Cause<'a>) -> Result<Self, Error> {
         require_rest()?;
@@ -175,55 +167,59 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Opens the keys, and lets the rules decide.
+    /// Opens the keys, and lets the rules decide. Also returns when the lock is due, if it is to be looked after:
+    /// always where scripts run natively; else only for FAIRLOCK clients.
     fn decide<T>(
         &mut self,
         decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
-    ) -> Decided<T> {
+    ) -> (Result<T, Error>, Option<Due>) {
         let (rules, now, queue) = (&self.rules, self.scene.now, self.queue);
         let is_frozen = queue == QueueView::Hidden;
         let names = self.scene.names;
         let mut state = OpenLock::open(self.ctx, names, &mut self.taken, rules, now, queue);
         if let Err(unusable) = state.prepare(queue) {
             // Nothing can be decided until that changes.
-            return Decided {
-                answer: Err(Error::WrongType),
-                due: Due {
-                    wall: unusable.expires,
-                    ..soon(now)
-                },
-                is_kept: true,
+            let due = Due {
+                wall: unusable.expires,
+                ..soon(now)
             };
+            return (Err(Error::WrongType), Some(due));
         }
         let mut step = Step::new(&mut state, rules, now);
         let answer = decide(&mut step);
-        Decided {
-            answer,
-            due: step.next_due(),
-            is_kept: rules.intercepts || is_frozen || step.state.tracked.is_relied_on(),
+        let due = step.next_due();
+        let is_kept = rules.intercepts || is_frozen || step.state.tracked.is_relied_on();
+        (answer, is_kept.then_some(due))
+    }
+
+    /// What is tracked goes back into the table. A lock that is never due by itself is looked at again all the same.
+    fn keep(&mut self, due: Due) {
+        let Scene { names, db, now, .. } = self.scene;
+        let tracked = &mut self.taken.tracked;
+        if !tracked.is_empty() {
+            follow_iterations();
         }
+        if !tracked.line.is_empty() {
+            events::follow_scores(self.ctx);
+        }
+        let is_never = due == Due::default();
+        let due = if is_never { soon(now) } else { due };
+        table(|table| table.put(db, names.name(), tracked, due));
     }
 
     /// Puts back what is tracked, even after a panic, which is passed on, and carries out what has happened.
-    fn finish<T>(mut self, end: thread::Result<Decided<T>>) -> Result<T, Error> {
+    fn finish<T>(
+        mut self,
+        end: thread::Result<(Result<T, Error>, Option<Due>)>,
+    ) -> Result<T, Error> {
         let Scene { names, db, now, .. } = self.scene;
-        let (answer, due, is_kept) = match end {
-            Ok(Decided {
-                answer,
-                due,
-                is_kept,
-            }) => (Ok(answer), due, is_kept),
-            Err(panic) => (Err(panic), soon(now), true),
+        let (answer, due) = match end {
+            Ok((answer, due)) => (Ok(answer), due),
+            Err(panic) => (Err(panic), Some(soon(now))),
         };
         waiting(|waiting| waiting.conditions.greatest_token.set(self.taken.greatest));
-        if is_kept {
-            keep(
-                self.ctx,
-                (db, names.name()),
-                &mut self.taken.tracked,
-                due,
-                now,
-            );
+        if let Some(due) = due {
+            self.keep(due);
         } else {
             table(|table| table.forget(db, names.name()));
         }
@@ -314,18 +310,6 @@ fn soon(now: Now) -> Due {
         wall: None,
         tick: Some(now.tick_after(RECHECK)),
     }
-}
-
-/// The step is over: what is tracked goes back into the table.
-fn keep(ctx: &Ctx, (db, lock): (i32, &[u8]), tracked: &mut Tracked, due: Due, now: Now) {
-    if !tracked.is_empty() {
-        follow_iterations();
-    }
-    if !tracked.line.is_empty() {
-        events::follow_scores(ctx);
-    }
-    let otherwise = now.tick_after(RECHECK);
-    table(|table| table.put(db, lock, tracked, due, otherwise));
 }
 
 /// Milliseconds between two looks at the locks whose slots are between two nodes of a cluster.

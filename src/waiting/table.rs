@@ -161,26 +161,16 @@ impl Table {
     }
 
     /// Puts back what is tracked of a lock after a step. Of a lock without waiters, session and shared holders nothing
-    /// is kept. A lock that is never due by itself is due at `otherwise`, so that every lock is in a schedule.
-    pub fn put(
-        &mut self,
-        db: i32,
-        name: &[u8],
-        tracked: &mut Tracked,
-        mut due: Due,
-        otherwise: Tick,
-    ) {
+    /// is kept. It is due some time, so that every lock is in a schedule.
+    pub fn put(&mut self, db: i32, name: &[u8], tracked: &mut Tracked, due: Due) {
         if tracked.is_empty() {
             self.forget(db, name);
             return;
         }
-        if due == Due::default() {
-            due.tick = Some(otherwise);
-        }
         let locks = self.databases.get_mut(&db);
         let Some(record) = locks.and_then(|locks| locks.get_mut(name)) else {
             self.make(&LockId::new(db, name));
-            return self.put(db, name, tracked, due, otherwise);
+            return self.put(db, name, tracked, due);
         };
         record.tracked = std::mem::take(tracked);
         self.schedule.set(&record.id, &mut record.scheduled, due);
@@ -336,7 +326,7 @@ impl Table {
                 wall: None,
                 tick: Some(Tick::default()),
             };
-            self.put(there.db, &there.name, &mut holders, due, Tick::default());
+            self.put(there.db, &there.name, &mut holders, due);
             if !work.is_none() {
                 self.note(&there, |noted| *noted = work);
             }
