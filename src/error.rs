@@ -7,9 +7,6 @@ use crate::config::LONGEST_DURATION;
 use crate::lock::Refusal;
 use crate::server::INTERNAL_ERROR;
 
-/// Longest owner, in bytes.
-pub const LONGEST_OWNER: usize = 256;
-
 /// Greatest limit of SHARED.
 pub const MOST_HOLDERS: i64 = 1_000_000;
 
@@ -95,8 +92,8 @@ pub enum Error {
     After(&'static str),
     /// The server does not run this command of its own, which the reply needs.
     Renamed(&'static str),
-    /// The owner has no bytes or too many.
-    Owner,
+    /// The argument of this name has no bytes, or more than this.
+    Length(&'static str, usize),
     /// `*` from a caller of this kind, which has no connection that it could mean.
     OwnerOf(&'static str),
     /// SESSION from a caller of this kind, which has no connection that the lock could be bound to.
@@ -169,7 +166,7 @@ impl Error {
                 "ERR the server's configuration has renamed {name} (rename-command), which this \
                  needs"
             ),
-            Self::Owner => format!("ERR owner is not 1 to {LONGEST_OWNER} bytes long"),
+            Self::Length(name, most) => format!("ERR {name} is not 1 to {most} bytes long"),
             Self::OwnerOf(caller) => {
                 format!("ERR owner '*' is the identity of a connection and cannot be used {caller}")
             }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::error::{Error, LONGEST_OWNER, MOST_HOLDERS, Range};
+use crate::error::{Error, MOST_HOLDERS, Range};
 use crate::keyspace::names::one_slot;
 use crate::keyspace::number::number;
 use crate::lock::{Connection, Limit, Millis};
@@ -77,6 +77,9 @@ pub struct Call<'a> {
     /// WAIT, NOWAIT or ENQUEUE.
     pub wait: Option<Wait>,
 }
+
+/// Longest owner, in bytes.
+const LONGEST_OWNER: usize = 256;
 
 static COUNT: Range = Range::of("COUNT", 0, i64::MAX).hint(", or -1 for all");
 static LEASE: Range = Range::millis("LEASE");
@@ -224,7 +227,7 @@ impl<'a, C: Caller, W: Words<'a>> Cursor<'_, C, W> {
             return Ok(Cow::Owned(identity(self.caller).into_bytes()));
         }
         if owner.is_empty() || owner.len() > LONGEST_OWNER {
-            return Err(Error::Owner);
+            return Err(Error::Length("owner", LONGEST_OWNER));
         }
         Ok(Cow::Borrowed(owner))
     }
