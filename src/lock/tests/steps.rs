@@ -15,13 +15,13 @@ impl World {
         let (owner, slot, now) = (request.owner, request.slot, self.now);
         let ticket = self.number();
         let connection = self.oracle.slots[owner][slot].connection;
+        let mut terms = Terms::UNKNOWN;
+        terms.lease = request.lease;
+        terms.session = request.session.then_some(connection);
+        terms.limit = Limit::read(request.limit);
         let ask = Ask {
             owner: NAMES[owner],
-            terms: Terms {
-                lease: request.lease,
-                session: request.session.then_some(connection),
-                limit: Limit::read(request.limit),
-            },
+            terms,
             keeps_longer_lease: request.keeps,
             patience: request.patience,
             once: request.once,

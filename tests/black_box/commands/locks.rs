@@ -61,7 +61,7 @@ fn it_says_what_info_says_and_for_how_long_the_lock_is_held() {
         "{list}"
     );
     assert!(
-        list.contains(", session: true, waiting: 1, next: b, holders: 1, limit: 1, held: "),
+        list.contains(", session: true, waiting: 1, next: b, holders: 1, limit: 1, "),
         "{list}"
     );
 }
@@ -74,10 +74,8 @@ fn a_lock_taken_by_a_script_is_held_for_an_unknown_time() {
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
     let list = client.run("FAIRLOCK.LOCKS");
     assert!(list.contains("owner, a, "), "{list}");
-    assert!(
-        list.ends_with("next, b, holders, 1, limit, 1, held, -1]]"),
-        "{list}"
-    );
+    assert!(list.contains("next, b, holders, 1, limit, 1, "), "{list}");
+    assert!(list.ends_with(", held, -1]]"), "{list}");
 }
 
 #[test]
