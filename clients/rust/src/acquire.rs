@@ -14,7 +14,7 @@ use crate::options::call;
 use crate::protocol::{Asking, Reply, Step};
 use crate::scripts::Request;
 use crate::terms::{Terms, Way};
-use crate::{Error, Event, Kind, Options, Result};
+use crate::{Error, Kind, Options, Result};
 
 /// The longest that a caller waits for its owner to leave the queue; it goes on in the background.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -68,10 +68,8 @@ impl Core {
             Ok((token, since)) => {
                 waiter.is_over = true;
                 let hold = Hold::begin(&waiter.terms, entry, token, since);
-                let event = Event {
-                    waited: Some(start.elapsed()),
-                    ..hold.event.clone()
-                };
+                let mut event = hold.event.clone();
+                event.waited = Some(start.elapsed());
                 call(self.options.on_acquired.as_ref(), &event);
                 Ok(hold)
             }
@@ -100,7 +98,9 @@ impl Waiter {
                     self.asking.answered(sent, Instant::now(), outcome)
                 }
                 Step::GiveBack(token) => {
-                    let outcome = self.send(&self.terms.release(token)).await;
+                    let token = format!("TOKEN {token}");
+                    let release = self.terms.request("FAIRLOCK.RELEASE", &token);
+                    let outcome = self.send(&release).await;
                     self.asking.given_back(Instant::now(), outcome)
                 }
                 Step::Listen(longest) => self.listen(longest).await,
@@ -160,14 +160,18 @@ impl Waiter {
 /// Whether the owner was in the queue, and has left it.
 async fn leave(terms: &Terms, way: &Way, is_clean: bool) -> bool {
     let longest = terms.options.lease.max(terms.options.patience);
-    let send = async |request: Request| terms.persist(way, &request, longest).await;
-    let is_left = send(terms.cancel())
+    let send = async |command| {
+        terms
+            .persist(way, &terms.request(command, ""), longest)
+            .await
+    };
+    let is_left = send("FAIRLOCK.CANCEL")
         .await
         .map(|reply| reply.0 == redis::Value::Int(1));
     // Another caller may hold the lock by an owner that was given, unless an ask of this one is not answered.
     let may_hold = !is_clean || terms.options.owner.is_none();
     if may_hold && matches!(is_left, Ok(false)) {
-        drop(send(terms.release_any()).await);
+        drop(send("FAIRLOCK.RELEASE").await);
     }
     matches!(is_left, Ok(true))
 }

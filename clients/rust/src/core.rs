@@ -106,7 +106,9 @@ impl Core {
         };
         let terms = self.terms(name, options);
         let (way, longest) = (terms.plain_way(), self.options.command_timeout);
-        let asked = terms.persist(&way, &Request::info(), longest).await;
+        let asked = terms
+            .persist(&way, &Request("FAIRLOCK.INFO", Vec::new()), longest)
+            .await;
         let reply = asked.map_err(|failure| terms.error(Kind::Unavailable, Some(failure)))?;
         Ok(Info::of(&reply.0))
     }

@@ -10,10 +10,10 @@ use tokio::time::timeout_at;
 
 use crate::core::Entry;
 use crate::lines::{Work, locked};
-use crate::options::{Hook, call};
+use crate::options::{Hook, call, ms};
 use crate::protocol::{Due, Keeping, Reply};
 use crate::terms::Terms;
-use crate::{Cause, Error, Event, Kind, Options, Result};
+use crate::{Cause, Error, Event, Kind, Result};
 
 pub struct Hold {
     terms: Arc<Terms>,
@@ -103,12 +103,8 @@ impl Hold {
 
     /// Calls a hook; how long it was held is told, and the cause.
     fn tell(&self, hook: Option<&Hook>, cause: Option<Cause>) {
-        let held = Some(self.acquired.elapsed());
-        let event = Event {
-            held,
-            cause,
-            ..self.event.clone()
-        };
+        let mut event = self.event.clone();
+        (event.held, event.cause) = (Some(self.acquired.elapsed()), cause);
         call(hook, &event);
     }
 
@@ -123,7 +119,8 @@ impl Hold {
         // Of several tries it may be the first that has set the lease.
         let sent = Instant::now();
         let way = self.terms.way().await?;
-        let request = self.terms.renewal(lease);
+        let words = format!("LEASE {}", ms(lease));
+        let request = self.terms.request("FAIRLOCK.RENEW", &words);
         let renewed = self.terms.persist(&way, &request, longest).await;
         match &renewed {
             Ok(Reply(_, true)) => {
@@ -139,10 +136,8 @@ impl Hold {
     pub async fn renew(&self, lease: Option<Duration>) -> Result<Duration> {
         let (same, end) = self.lease();
         let lease = lease.unwrap_or(same);
-        let options = Options {
-            lease,
-            ..Options::default()
-        };
+        let mut options = self.terms.options.clone();
+        options.lease = lease;
         options.check(&self.terms.name)?;
         self.check()?;
         let left = end.saturating_duration_since(Instant::now());
@@ -235,8 +230,9 @@ impl Hold {
             Some(Cause::Lease) => Duration::ZERO,
             Some(cause) => return Err(self.lost_by(cause)),
         };
-        let (way, request) = (terms.plain_way(), terms.release(self.token));
-        let released = terms.persist(&way, &request, longest).await;
+        let token = format!("TOKEN {}", self.token);
+        let request = terms.request("FAIRLOCK.RELEASE", &token);
+        let released = terms.persist(&terms.plain_way(), &request, longest).await;
         self.check()?;
         match released {
             Ok(_) => {}

@@ -141,13 +141,10 @@ impl Options {
         }
     }
 
-    pub(crate) fn is_shared(&self) -> bool {
-        self.shared || self.limit.is_some()
-    }
-
     /// The option that only the module has.
     pub(crate) fn needs(&self) -> Option<&'static str> {
-        let shared = self.is_shared().then_some("shared or limit");
+        let is_shared = self.shared || self.limit.is_some();
+        let shared = is_shared.then_some("shared or limit");
         self.session.then_some("session").or(shared)
     }
 }

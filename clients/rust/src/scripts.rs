@@ -35,19 +35,9 @@ static SCRIPTS: LazyLock<HashMap<&str, (&str, Script)>> = LazyLock::new(|| {
 });
 
 /// A command's name, and its arguments after the lock's name.
-pub struct Request(&'static str, Vec<Vec<u8>>);
+pub struct Request(pub &'static str, pub Vec<Vec<u8>>);
 
 impl Request {
-    pub fn new(command: &'static str, owner: &[u8], more: &[&str]) -> Self {
-        let more = more.iter().map(|word| word.as_bytes());
-        let words = std::iter::once(owner).chain(more).map(<[u8]>::to_vec);
-        Self(command, words.collect())
-    }
-
-    pub fn info() -> Self {
-        Self("FAIRLOCK.INFO", Vec::new())
-    }
-
     /// Whether it sets a lease, which replicas may have to confirm.
     pub fn is_setting(&self) -> bool {
         ["FAIRLOCK.ACQUIRE", "FAIRLOCK.RENEW"].contains(&self.0)

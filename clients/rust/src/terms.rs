@@ -38,36 +38,23 @@ impl Terms {
     pub fn ask(&self) -> Request {
         let options = &self.options;
         let (lease, patience) = (ms(options.lease), ms(options.patience));
-        let limit = options.limit.map(|limit| limit.to_string());
-        let mut words = Vec::new();
-        words.extend(options.is_shared().then_some("SHARED"));
-        words.extend(limit.as_deref());
-        words.extend(["LEASE", &lease]);
-        match options.wait {
-            Some(Duration::ZERO) => words.push("NOWAIT"),
-            _ => words.extend(["ENQUEUE", "PATIENCE", &patience]),
-        }
-        words.extend(options.session.then_some("SESSION"));
-        words.push("ONCE");
-        Request::new("FAIRLOCK.ACQUIRE", &self.ear.owner, &words)
+        let shared = match options.limit {
+            Some(limit) => format!("SHARED {limit}"),
+            None => (if options.shared { "SHARED" } else { "" }).to_owned(),
+        };
+        let wait = match options.wait {
+            Some(Duration::ZERO) => "NOWAIT".to_owned(),
+            _ => format!("ENQUEUE PATIENCE {patience}"),
+        };
+        let session = if options.session { "SESSION" } else { "" };
+        let words = format!("{shared} LEASE {lease} {wait} {session} ONCE");
+        self.request("FAIRLOCK.ACQUIRE", &words)
     }
 
-    pub fn renewal(&self, lease: Duration) -> Request {
-        Request::new("FAIRLOCK.RENEW", &self.ear.owner, &["LEASE", &ms(lease)])
-    }
-
-    pub fn release(&self, token: i64) -> Request {
-        let token = token.to_string();
-        Request::new("FAIRLOCK.RELEASE", &self.ear.owner, &["TOKEN", &token])
-    }
-
-    /// Whatever of it was granted.
-    pub fn release_any(&self) -> Request {
-        Request::new("FAIRLOCK.RELEASE", &self.ear.owner, &[])
-    }
-
-    pub fn cancel(&self) -> Request {
-        Request::new("FAIRLOCK.CANCEL", &self.ear.owner, &[])
+    pub fn request(&self, command: &'static str, words: &str) -> Request {
+        let words = words.split_whitespace().map(str::as_bytes);
+        let words = std::iter::once(&self.ear.owner[..]).chain(words);
+        Request(command, words.map(<[u8]>::to_vec).collect())
     }
 
     // --------------------------------------------------------------------- sending
@@ -93,60 +80,59 @@ impl Terms {
         Way(self.own.as_ref().unwrap_or(&self.core.plain).clone(), 0)
     }
 
-    /// Sends a command once; by a script where the server does not have the module.
+    /// Sends a command once.
     pub async fn send(&self, way: &Way, request: &Request, longest: Duration) -> Result<Reply> {
-        let may_be_scripted = self.options.needs().is_none();
-        let is_scripted = may_be_scripted && locked(&self.core.state).native == Some(false);
-        let mut form = if is_scripted {
-            Form::Hash
-        } else {
-            Form::Native
-        };
         self.unanswered.fetch_add(1, Ordering::Relaxed);
-        let outcome = loop {
-            let failure = match self.send_as(form, way, request, longest).await {
-                Err(failure) => failure,
-                done => break done,
-            };
-            form = match form {
-                Form::Hash if failure.is("NOSCRIPT") => Form::Text,
-                Form::Native if may_be_scripted && self.uses_scripts(&failure) => Form::Hash,
-                _ => break Err(failure),
-            };
-        };
+        let outcome = self.send_or_script(way, request, longest).await;
         if !outcome.as_ref().is_err_and(|failure| failure.may_be_done) {
             self.unanswered.fetch_sub(1, Ordering::Relaxed);
         }
         outcome
     }
 
-    async fn send_as(
+    /// By a script where the server does not have the module.
+    async fn send_or_script(
         &self,
-        form: Form,
-        way: &Way,
+        Way(line, need): &Way,
         request: &Request,
         longest: Duration,
     ) -> Result<Reply> {
-        let (Way(line, need), most) = (way, self.options.sync_timeout);
-        let mut pipeline = redis::pipe();
-        pipeline.add_command(request.command(&self.name, form));
-        if *need > 0 && request.is_setting() {
-            pipeline.cmd("WAIT").arg(*need).arg(ms(most));
-        }
-        let sent = line.send(&pipeline, longest.saturating_add(most));
-        let mut values = sent.await?.into_iter();
-        let nothing = || Err(Error::silent("no reply"));
-        let value = values.next().unwrap_or_else(nothing)?;
-        if form == Form::Native {
-            locked(&self.core.state).native = Some(true);
-        }
-        let is_confirmed = match values.next() {
-            // But the command is done.
-            Some(Err(failure)) => return Err(failure.in_doubt()),
-            Some(Ok(Value::Int(count))) => count.unsigned_abs() >= *need as u64,
-            _ => true,
+        let (core, most) = (&self.core, self.options.sync_timeout);
+        let may_be_scripted = self.options.needs().is_none();
+        let is_scripted = may_be_scripted && locked(&core.state).native == Some(false);
+        let mut form = if is_scripted {
+            Form::Hash
+        } else {
+            Form::Native
         };
-        Ok(Reply(value, is_confirmed))
+        loop {
+            let mut pipeline = redis::pipe();
+            pipeline.add_command(request.command(&self.name, form));
+            if *need > 0 && request.is_setting() {
+                pipeline.cmd("WAIT").arg(*need).arg(ms(most));
+            }
+            let sent = line.send(&pipeline, longest.saturating_add(most));
+            let mut values = sent.await?.into_iter();
+            let failure = match (values.next(), values.next()) {
+                // But the command is done.
+                (Some(Ok(_)), Some(Err(failure))) => return Err(failure.in_doubt()),
+                (Some(Ok(value)), confirmed) => {
+                    if form == Form::Native {
+                        locked(&core.state).native = Some(true);
+                    }
+                    let few = |count| matches!(count, Value::Int(count) if count.unsigned_abs() < *need as u64);
+                    let is_confirmed = !confirmed.and_then(Result::ok).is_some_and(few);
+                    return Ok(Reply(value, is_confirmed));
+                }
+                (Some(Err(failure)), _) => failure,
+                (None, _) => return Err(Error::silent("no reply")),
+            };
+            form = match form {
+                Form::Hash if failure.is("NOSCRIPT") => Form::Text,
+                Form::Native if may_be_scripted && self.uses_scripts(&failure) => Form::Hash,
+                _ => return Err(failure),
+            };
+        }
     }
 
     /// Whether this failure is a reason to use scripts from now on.
@@ -165,10 +151,12 @@ impl Terms {
     /// Sends a command until it is answered or refused, for so long (zero: once).
     pub async fn persist(&self, way: &Way, request: &Request, longest: Duration) -> Result<Reply> {
         let (mut tries, mut may_be_done) = (Tries::new(longest), false);
-        let mut each = self.core.options.command_timeout;
-        if !longest.is_zero() {
-            each = each.min(longest);
-        }
+        let most = if longest.is_zero() {
+            Duration::MAX
+        } else {
+            longest
+        };
+        let each = self.core.options.command_timeout.min(most);
         loop {
             let failure = match self.send(way, request, each).await {
                 Err(failure) if may_be_done => failure.in_doubt(),
