@@ -103,7 +103,7 @@ fn write(
 /// Of one server: the sum, how many there are, and how many up to each bound in seconds. INFO has the lowest bound first,
 /// and in each bucket also those of the buckets below.
 fn histogram(samples: &[(Labels<'_>, u64)]) -> (f64, u64, Vec<(f64, u64)>) {
-    let (mut sum, mut count, mut buckets) = (0, 0, Vec::new());
+    let (mut sum, mut count, mut buckets, mut below) = (0, 0, Vec::new(), 0);
     for (labels, value) in samples {
         match labels.first() {
             Some((_, "sum")) => sum = *value,
@@ -112,17 +112,12 @@ fn histogram(samples: &[(Labels<'_>, u64)]) -> (f64, u64, Vec<(f64, u64)>) {
                 let bound = bound
                     .strip_prefix("le_")
                     .and_then(|bound| bound.parse().ok());
-                buckets.extend(bound.map(|bound| (seconds(bound), *value)));
+                let own = value.saturating_sub(below);
+                buckets.extend(bound.map(|bound| (seconds(bound), own)));
+                below = *value;
             }
             None => (),
         }
-    }
-    buckets.push((f64::INFINITY, count));
-    let mut before = 0;
-    for (_, number) in &mut buckets {
-        let below = *number;
-        *number = below.saturating_sub(before);
-        before = below;
     }
     (seconds(sum), count, buckets)
 }
