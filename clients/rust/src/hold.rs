@@ -114,7 +114,7 @@ impl Hold {
 
     // --------------------------------------------------------------------- renewal
 
-    /// Sends RENEW, for so long (zero: once); whether replicas have confirmed it. If the server says that the lock is lost, it is.
+    /// Sends RENEW, for so long (zero: once); whether replicas have confirmed it. NOTHELD: the lock is lost.
     async fn renew_for(&self, lease: Duration, longest: Duration) -> Result<bool> {
         // Of several tries it may be the first that has set the lease.
         let sent = Instant::now();

@@ -120,8 +120,10 @@ impl Terms {
                     if form == Form::Native {
                         locked(&core.state).native = Some(true);
                     }
-                    let few = |count| matches!(count, Value::Int(count) if count.unsigned_abs() < *need as u64);
-                    let is_confirmed = !confirmed.and_then(Result::ok).is_some_and(few);
+                    let is_confirmed = match confirmed {
+                        Some(Ok(Value::Int(count))) => count.unsigned_abs() >= *need as u64,
+                        _ => true,
+                    };
                     return Ok(Reply(value, is_confirmed));
                 }
                 (Some(Err(failure)), _) => failure,
@@ -151,12 +153,10 @@ impl Terms {
     /// Sends a command until it is answered or refused, for so long (zero: once).
     pub async fn persist(&self, way: &Way, request: &Request, longest: Duration) -> Result<Reply> {
         let (mut tries, mut may_be_done) = (Tries::new(longest), false);
-        let most = if longest.is_zero() {
-            Duration::MAX
-        } else {
-            longest
-        };
-        let each = self.core.options.command_timeout.min(most);
+        let mut each = self.core.options.command_timeout;
+        if !longest.is_zero() {
+            each = each.min(longest);
+        }
         loop {
             let failure = match self.send(way, request, each).await {
                 Err(failure) if may_be_done => failure.in_doubt(),
