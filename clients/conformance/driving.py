@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -24,15 +25,60 @@ CLIENTS = {
     "rust-tokio": ("rust", False, 100),
     "rust-blocking": ("rust", False, 100),
 }
+# The languages that compile types, and so have no test of wrong ones; some of them have null.
+TYPED, NULLABLE = ("go", "java", "rust"), ("java",)
+
+LENGTHS = ("wait", "lease", "patience", "sync_timeout", "retry_timeout", "command_timeout", "release_timeout", "timeout", "waited", "held")
+UNITS = {"python": 1, "typescript": 1000, "java": 1000, "go": 10**9}  # of a second
+SAME = {"TypeError": "Argument", "ValueError": "Argument", "RangeError": "Argument", "IllegalArgument": "Argument", "WrongArgument": "Argument",
+        "AbortError": "Cancelled", "CancelledError": "Cancelled", "Interrupted": "Cancelled", "ContextCanceled": "Cancelled",
+        "NotReplicatedInTime": "NotReplicated", "BodyError": "Body"}  # fmt: skip
+
+
+def shaped(language, fields):
+    """Options as the language writes them: their names, and lengths of time in its unit."""
+    return {named(language, key): length(language, value) if key in LENGTHS else value for key, value in fields.items()}
+
+
+def named(language, key):
+    return re.sub("_(.)", lambda part: part[1].upper(), key) if language in ("typescript", "java") else key
+
+
+def length(language, seconds):
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        return seconds  # A wrong one.
+    if language == "rust":
+        return {"secs": int(seconds // 1), "nanos": round(seconds % 1 * 1e9)}
+    unit = UNITS[language]
+    return seconds if unit == 1 else min(round(seconds * unit), 2**63 - 1)
+
+
+def plain(language, fields):
+    """What a package says, as Python writes it: `shaped` the other way."""
+    words = {re.sub("(?<=[a-z])[A-Z]", r"_\g<0>", key).lower(): value for key, value in fields.items()}
+    for key in words.keys() & set(LENGTHS):
+        value = words[key]
+        if isinstance(value, dict):
+            words[key] = value["secs"] + value["nanos"] / 1e9
+        elif value is not None:
+            words[key] = value / UNITS[language]
+    return words
+
+
+def cause_of(fields):
+    return (fields.get("cause") or fields.get("Cause") or "").lower() or None
 
 
 class Failed(Exception):
     """What a package has answered a call with, which failed."""
 
     def __init__(self, fields):
-        super().__init__(f"{fields['type']}: {fields['text']}")
-        self.type, self.code, self.text, self.cause = (fields.get(key) for key in ("type", "code", "text", "cause"))
-        self.because, self.also = fields.get("because"), fields.get("also") or []
+        name = fields["type"].removesuffix("Exception")
+        name = name if name[0].isupper() else name.title().replace(" ", "")
+        self.type, self.text = SAME.get(name, name), fields["text"]
+        super().__init__(f"{self.type}: {self.text}")
+        self.code, self.because, self.also = fields.get("code") or None, fields.get("because"), fields.get("also") or []
+        self.cause = cause_of(fields)
 
 
 class DriverFault(Exception):
@@ -99,7 +145,7 @@ class Driver:
         return self.begin(op, **fields).result()
 
     def new(self, client, hooks=..., **options):
-        call = self.begin("new", client=client, options=options, hooks=hooks)
+        call = self.begin("new", client=shaped(self.language, client), options=shaped(self.language, options), hooks=hooks)
         call.result(3 * LONGEST)  # The process may only be starting, on a busy machine.
         locks = Locks(self, call.id)
         self.locks.append(locks)
@@ -140,15 +186,16 @@ class Call:
         answer = self.answer
         if answer is None:
             raise self.driver.broken(self.driver.fault)
-        if "na" in answer:
+        if "failed" not in answer:
+            return self.made(answer.get("ok") or {})
+        failed = Failed(answer["failed"])
+        if failed.type == "Unknown":
+            raise self.driver.broken(f"does not know the operation {failed.text}")
+        if failed.type == "NotApplicable":
             import pytest  # Only here: the lab and `server` need nothing but Python.
 
-            pytest.skip(f"not applicable: {answer['na']}")
-        if "failed" in answer:
-            raise Failed(answer["failed"])
-        if "ok" not in answer:
-            raise self.driver.broken(f"does not know the operation: {answer}")
-        return self.made(answer["ok"])
+            pytest.skip(f"not applicable: {failed.text}")
+        raise failed
 
     def failure(self):
         try:
@@ -167,8 +214,8 @@ class Locks:
 
     def begin(self, name, op="acquire", **options):
         """A call that goes on by itself; its result is what is held."""
-        extra = {key: options.pop(key) for key in ("try", "inner") if key in options}
-        call = self.driver.begin(op, locks=self.id, name=name, options=options, **extra)
+        extra = {key: options.pop(key) for key in ("try", "block") if key in options}
+        call = self.driver.begin(op, locks=self.id, name=name, options=shaped(self.driver.language, options), **extra)
         call.made = lambda ok: Held(self.driver, call.id, name, ok) if ok else None
         return call
 
@@ -189,16 +236,20 @@ class Locks:
         until(f"inside the block of {name}", lambda: call.done() or any(map(is_its, self.driver.events)), pause=0.005)
         if call.done():
             call.result()
-        return Block(self.driver, call, name, next(filter(is_its, self.driver.events)))
+        return Block(self, call, name, next(filter(is_its, self.driver.events)))
 
     def info(self, name):
-        return self.driver.ask("info", locks=self.id, name=name)
+        info = plain(self.driver.language, self.driver.ask("info", locks=self.id, name=name))
+        for key in ("owner", "lease", "token", "limit"):  # Some languages have a number for none.
+            info[key] = info.get(key) or None
+        return info | {"lease": info["lease"] if (info["lease"] or 0) > 0 else None}
 
     def native(self):
-        return self.driver.ask("native", locks=self.id)["native"]
+        return self.driver.ask("native", locks=self.id).get("native")
 
     def hooks(self):
-        return [each for each in self.driver.events if each["event"] == "hook" and each["locks"] == self.id]
+        told = [each for each in self.driver.events if each["event"] == "hook" and each["locks"] == self.id]
+        return [{"hook": each["hook"], **plain(self.driver.language, each["with"]), "cause": cause_of(each["with"])} for each in told]
 
     def close(self):
         if self in self.driver.locks:
@@ -212,20 +263,30 @@ class Held:
         self.token, self.owner = fields["token"], fields["owner"]
 
     def renew(self, lease=...):
-        return self.driver.ask("renew", held=self.id, lease=lease)["lease"]
+        language = self.driver.language
+        return plain(language, self.driver.ask("renew", held=self.id, lease=length(language, lease)))["lease"]
 
     def release(self):
         self.driver.ask("release", held=self.id)
 
     def lost(self, wait=LONGEST):
         """The cause, as soon as it is lost; None: not within this time."""
-        return self.driver.begin("lost", held=self.id, wait=wait).result(wait + LONGEST)["cause"]
+        return self.losing(wait).result(wait + LONGEST)
+
+    def losing(self, wait=LONGEST):
+        call = self.driver.begin("lost", held=self.id, wait=length(self.driver.language, wait))
+        call.made = cause_of
+        return call
 
 
 class Block(Held):
-    def __init__(self, driver, call, name, inside):
-        super().__init__(driver, call.id, name, inside)
-        self.call, self.inner = call, inside.get("inner")
+    def __init__(self, locks, call, name, inside):
+        super().__init__(locks.driver, call.id, name, inside)
+        self.locks, self.call = locks, call
+
+    def begin(self, **options):
+        """An acquisition in the block's own thread, task or context."""
+        return self.locks.begin(self.name, block=self.id, **options)
 
     def leave(self, fail=False):
         """Ends the block; the result is the call's."""

@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from driving import Driver, Failed
+from driving import NULLABLE, TYPED, Driver, Failed
 from servers import until
 from test_holding import AT_ONCE, LONG, waiting
 from view import rule_of
@@ -147,10 +147,10 @@ def test_r46_close(driver, servers, name):
     view, locks = one.view(), driver.new(one.client())
     held = locks.acquire(name)
     (call,) = waiting(locks, view, name, 1)
-    lost = driver.begin("lost", held=held.id, wait=60)
+    lost = held.losing()
     locks.close()
     assert call.failure().type == "Closed"
-    assert view.queue(name) == [] and lost.result()["cause"] == "closed"
+    assert view.queue(name) == [] and lost.result() == "closed"
     until("all connections are closed", lambda: view.clients() == [])
 
 
@@ -159,7 +159,11 @@ def test_r46_close(driver, servers, name):
 def test_r57_no_client(driver, kind):
     """The constructor refuses what is no client of the library, and says what it wants (unless the compiler does)."""
     with pytest.raises(Failed) as raised:
-        driver.new({"kind": kind})
+        if driver.language == "rust" or (driver.language in TYPED and kind == "text"):
+            pytest.skip("the compiler refuses it")
+        locks = driver.new({"kind": kind})
+        if driver.language == "go":  # New returns no error: the first acquisition has it.
+            locks.acquire("x")
     assert raised.value.type == "Argument" and raised.value.text
 
 
@@ -170,6 +174,8 @@ def test_r57_no_client(driver, kind):
 ])  # fmt: skip
 def test_r58_unknown_or_wrong(driver, one, name, option, value):
     """Unknown options and wrong types are refused at once (unless by the compiler)."""
+    if driver.language in TYPED and (driver.language not in NULLABLE or not (value is None or option == "retry_timeout")):
+        pytest.skip("the compiler refuses it")
     locks = driver.new(one.client())
     assert locks.fails(**{"name": name, option: value}).type == "Argument"
     if option not in ("name", "retry_timeout"):

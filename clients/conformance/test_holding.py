@@ -99,12 +99,12 @@ def test_r07_hand_off(locks, view, name):
     assert time.monotonic() - start < AT_ONCE
 
 
-@pytest.mark.parametrize("wait", [None, 60])
-def test_r08_read_timeout(driver, one, view, name, wait):
+@pytest.mark.parametrize("options", [{}, {"wait": 60}], ids=str)
+def test_r08_read_timeout(driver, one, view, name, options):
     """A wait, also without a limit, outlives the read timeout of the user's client."""
     locks = driver.new(one.client(timeout=0.3))
     held = locks.acquire(name)
-    (call,) = waiting(locks, view, name, 1, wait=wait)
+    (call,) = waiting(locks, view, name, 1, **options)
     threading.Event().wait(1)
     assert not call.done()
     held.release()
@@ -183,7 +183,7 @@ def test_r14_after_release(driver, servers, name):
 
 def test_r15_abandoned(locks, view, name):
     """Renewal ends with its holder: the lock becomes free."""
-    locks.driver.begin("abandon", locks=locks.id, name=name, options={"lease": 0.6}).result()
+    locks.begin(name, op="abandon", lease=0.6).result()
     until("it is free", lambda: view.is_free(name))
 
 
@@ -220,11 +220,11 @@ def test_r18_silence(driver, servers, name):
     one.proxy().freeze(False)
 
 
-@pytest.mark.parametrize("renew", [True, False])
-def test_r18a_late_grant(driver, servers, name, renew):
+@pytest.mark.parametrize("options", [{}, {"renew": False}], ids=str)
+def test_r18a_late_grant(driver, servers, name, options):
     """A grant that arrives when its lease is over is none: the caller asks again."""
     one = servers()
-    view, locks = one.view(), driver.new(one.through_proxy(), lease=1, renew=renew)
+    view, locks = one.view(), driver.new(one.through_proxy(), lease=1, **options)
     view.acquire(name, "first", LONG)
     (call,) = waiting(locks, view, name, 1)
     one.proxy().freeze()
@@ -289,8 +289,11 @@ def test_r26_lost_in_block(locks, view, name):
 
 def test_r37_reentrant(locks, view, name):
     """Reentrant: held at once with the same token; the last release frees it; another thread or task waits."""
-    block = locks.block(name, reentrant=True, inner={"reentrant": True})
-    assert block.inner == block.token and view.owner(name) == block.owner
+    block = locks.block(name, reentrant=True)
+    inner = block.begin(reentrant=True).result()
+    assert inner.token == block.token and view.owner(name) == block.owner
+    inner.release()
+    assert view.owner(name) == block.owner
     assert locks.fails(name, reentrant=True, wait=0).type == "NotInTime"
     block.leave()
     assert view.is_free(name)
@@ -298,8 +301,9 @@ def test_r37_reentrant(locks, view, name):
 
 def test_r38_not_reentrant(locks, view, name):
     """Not reentrant: the same caller asking again is NotInTime."""
-    with pytest.raises(Failed, match="NotInTime"):
-        locks.block(name, inner={"wait": 0.05})
+    block = locks.block(name)
+    assert block.begin(wait=0.05).failure().type == "NotInTime"
+    block.leave()
     assert view.is_free(name)
 
 

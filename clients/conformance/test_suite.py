@@ -22,7 +22,7 @@ def test_the_pages_of_behaviours_are_up_to_date():
         ("import sys; sys.stdin.readline(); sys.exit('out of order')", "has ended with 1"),
         ("import time; print('Hello', file=__import__('sys').stderr, flush=True); time.sleep(60)", "does not answer in time"),
         ("print('Hello', flush=True); import time; time.sleep(60)", "printed what answers nothing: b'Hello"),
-        ("import sys; sys.stdin.readline(); print('{\"id\": 1, \"unknown\": \"new\"}', flush=True); sys.stdin.readline()", "does not know the operation"),
+        ("import sys; sys.stdin.readline(); print('{\"id\": 1, \"failed\": {\"type\": \"Unknown\", \"text\": \"new\"}}', flush=True); sys.stdin.readline()", "does not know the operation"),
     ],
     ids=["dies", "hangs", "talks", "does not know"],
 )

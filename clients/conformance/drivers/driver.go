@@ -1,5 +1,4 @@
-// The driver of the Go package: README.md beside has the lines. Each operation runs in a goroutine of its own. One that panics by a
-// type assertion was given what the package's types do not have.
+// The driver of the Go package: README.md beside has the lines. Each operation runs in a goroutine of its own.
 package main
 
 import (
@@ -8,13 +7,9 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"math"
 	"net"
 	"os"
-	"runtime"
-	"slices"
-	"strings"
+	"reflect"
 	"sync"
 	"time"
 
@@ -24,119 +19,85 @@ import (
 
 type object = map[string]any
 
-// A request, with the fields of all operations.
+// A request, with the fields of all operations, and what came of it.
 type request struct {
 	ID, Locks, Held, Block, Call int
-	Op, Hooks                    string
-	Name                         any
-	Options, Inner               object
+	Op, Hooks, Name              string
+	Options                      map[string]json.RawMessage
 	Try, Fail                    bool
-	Lease, Wait                  float64
-	Client                       struct {
+	Lease, Wait                  time.Duration
+	Client                       *struct {
 		Kind, User, Password string
 		At                   []string
-		Timeout              float64
+		Timeout              time.Duration
 		TLS                  *struct{ CA, Cert, Key string }
 		Map                  map[string]string
 	}
-}
 
-// A Locks with its user's client.
-type made struct {
-	*fairlock.Locks
-	user redis.UniversalClient
+	user   redis.UniversalClient
+	locks  *fairlock.Locks
+	held   *fairlock.Held
+	inside chan *request
+	cancel context.CancelFunc
 }
 
 var (
-	errBody, errUnknown       = errors.New("the body's own"), errors.New("an unknown operation")
-	writing                   sync.Mutex
-	locks, holds, ends, calls sync.Map // by the id of their request
+	errBody, errUnknown = errors.New("body"), errors.New("unknown")
+	requests            sync.Map
+	makers              = map[string]any{
+		"wait": fairlock.Wait, "lease": fairlock.Lease, "renew": fairlock.NoRenewal, "session": fairlock.Session, "owner": fairlock.Owner,
+		"reentrant": fairlock.Reentrant, "shared": fairlock.Shared, "limit": fairlock.Limit, "min_replicas": fairlock.MinReplicas,
+		"sync_timeout": fairlock.SyncTimeout, "patience": fairlock.Patience, "module": fairlock.RequireModule,
+		"retry_timeout": fairlock.RetryTimeout, "command_timeout": fairlock.CommandTimeout, "release_timeout": fairlock.ReleaseTimeout,
+	}
+	// In the order in which they are looked for: what is not replicated is not in time, either; and the body's own error comes first.
+	kinds = []error{errBody, errUnknown, fairlock.ErrNotReplicated, fairlock.ErrNotInTime, fairlock.ErrLockLost, fairlock.ErrQueueFull, fairlock.ErrNotALock,
+		fairlock.ErrWrongType, fairlock.ErrCrossSlot, fairlock.ErrNoModule, fairlock.ErrRefused, fairlock.ErrArgument, fairlock.ErrUnavailable,
+		fairlock.ErrClosed, context.Canceled}
 )
 
-func find[T any](in *sync.Map, id int) T { found, _ := in.Load(id); return found.(T) }
-
-// orNull is what JSON has for none.
-func orNull[T comparable](value T) any {
-	return map[bool]any{true: value}[value != *new(T)]
+func find(id int) *request {
+	found, _ := requests.LoadOrStore(id, new(request))
+	return found.(*request)
 }
 
 func say(line object) {
-	writing.Lock()
-	defer writing.Unlock()
-	_ = json.NewEncoder(os.Stdout).Encode(line)
+	_ = json.NewEncoder(os.Stdout).Encode(line) // in one piece
 }
 
-func seconds(number any) time.Duration { // What is too long becomes the longest.
-	return time.Duration(math.Max(math.MinInt64, math.Min(number.(float64)*1e9, math.MaxInt64-1023)))
-}
-
-func whole(number any) int {
-	if number.(float64) != math.Trunc(number.(float64)) {
-		return any("").(int)
-	}
-	return int(number.(float64))
-}
-
-type option = fairlock.Option
-
-var known = map[string]func(any) option{
-	"wait":            func(v any) option { return fairlock.Wait(seconds(v)) },
-	"lease":           func(v any) option { return fairlock.Lease(seconds(v)) },
-	"patience":        func(v any) option { return fairlock.Patience(seconds(v)) },
-	"sync_timeout":    func(v any) option { return fairlock.SyncTimeout(seconds(v)) },
-	"retry_timeout":   func(v any) option { return fairlock.RetryTimeout(seconds(v)) },
-	"command_timeout": func(v any) option { return fairlock.CommandTimeout(seconds(v)) },
-	"release_timeout": func(v any) option { return fairlock.ReleaseTimeout(seconds(v)) },
-	"limit":           func(v any) option { return fairlock.Limit(whole(v)) },
-	"min_replicas":    func(v any) option { return fairlock.MinReplicas(whole(v)) },
-	"owner":           func(v any) option { return fairlock.Owner(v.(string)) },
-	"renew":           func(v any) option { return flag(!v.(bool), fairlock.NoRenewal()) },
-	"session":         func(v any) option { return flag(v.(bool), fairlock.Session()) },
-	"reentrant":       func(v any) option { return flag(v.(bool), fairlock.Reentrant()) },
-	"shared":          func(v any) option { return flag(v.(bool), fairlock.Shared()) },
-	"module":          func(v any) option { return flag(v.(string) == "required", fairlock.RequireModule()) },
-}
-
-func flag(isSet bool, its option) option { return map[bool]option{true: its}[isSet] }
-
-// optionsOf are those of New (T is Option) or of one lock (LockOption). Null is the default of some.
-func optionsOf[T option](given object) (options []T) {
-	for name, value := range given {
-		if value == nil && strings.Contains("wait owner limit min_replicas", name) {
-			continue
+// optionsOf are those of New (T is Option) or of one lock (LockOption).
+func optionsOf[T fairlock.Option](given map[string]json.RawMessage) (options []T) {
+	for name, raw := range given {
+		maker, arguments := reflect.ValueOf(makers[name]), []reflect.Value{}
+		if maker.Type().NumIn() == 1 {
+			value := reflect.New(maker.Type().In(0))
+			_ = json.Unmarshal(raw, value.Interface())
+			arguments = append(arguments, value.Elem())
 		}
-		make, ok := known[name]
-		if !ok {
-			_ = any(name).(option) // It does not compile.
-		}
-		if made := make(value); made != nil {
-			options = append(options, made.(T))
-		}
+		options = append(options, maker.Call(arguments)[0].Interface().(T))
 	}
 	return options
 }
 
-func clientOf(r request) redis.UniversalClient {
-	given := r.Client
-	all := redis.UniversalOptions{Addrs: given.At, Username: given.User, Password: given.Password,
-		ReadTimeout: seconds(given.Timeout), IsClusterMode: given.Kind == "cluster"}
-	switch given.Kind {
+func (r *request) connect() redis.UniversalClient {
+	all := redis.UniversalOptions{Addrs: r.Client.At, Username: r.Client.User, Password: r.Client.Password, ReadTimeout: r.Client.Timeout}
+	switch r.Client.Kind {
 	case "nothing":
 		return nil
-	case "text":
-		return any("").(redis.UniversalClient) // It does not compile.
 	case "sentinel":
 		all.MasterName = "locks"
+	case "cluster":
+		all.IsClusterMode = true
 	}
-	if given.Map != nil {
+	if r.Client.Map != nil {
 		all.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-			if to, ok := given.Map[address]; ok {
-				address = to
+			if mapped, ok := r.Client.Map[address]; ok {
+				address = mapped
 			}
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}
 	}
-	if files := given.TLS; files != nil {
+	if files := r.Client.TLS; files != nil {
 		pem, _ := os.ReadFile(files.CA)
 		pair, _ := tls.LoadX509KeyPair(files.Cert, files.Key)
 		all.TLSConfig = &tls.Config{RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{pair}}
@@ -145,117 +106,95 @@ func clientOf(r request) redis.UniversalClient {
 	return redis.NewUniversalClient(&all)
 }
 
-func hooks(r request) fairlock.Hooks {
-	hook := func(which string) func(fairlock.Event) {
-		return func(e fairlock.Event) {
-			if r.Hooks == "fail" {
-				panic(errBody)
-			}
-			say(object{"event": "hook", "locks": r.ID, "hook": which, "name": e.Name, "owner": e.Owner, "token": e.Token,
-				"waited": e.Waited.Seconds(), "held": e.Held.Seconds(), "cause": e.Cause})
+func (r *request) hook(which string) func(fairlock.Event) {
+	return func(event fairlock.Event) {
+		if r.Hooks == "fail" {
+			panic(errBody)
 		}
+		say(object{"event": "hook", "locks": r.ID, "hook": which, "with": event})
 	}
-	return fairlock.Hooks{OnWait: hook("wait"), OnAcquired: hook("acquired"), OnLost: hook("lost"), OnReleased: hook("released")}
 }
 
-// block acquires once more inside, if it shall, and stays until it is told to leave.
-func (r request) block(ctx context.Context, held *fairlock.Held) error {
-	end, event := make(chan error, 1), object{"event": "inside", "id": r.ID, "token": held.Token(), "owner": held.Owner()}
-	holds.Store(r.ID, held)
-	ends.Store(r.ID, end)
-	if r.Inner != nil {
-		inner, err := find[made](&locks, r.Locks).Acquire(ctx, r.Name.(string), optionsOf[fairlock.LockOption](r.Inner)...)
-		if err != nil {
-			return err
+// body does what is asked for inside of a block, until it is to leave.
+func (r *request) body(ctx context.Context, held *fairlock.Held) error {
+	r.held = held
+	say(object{"event": "inside", "id": r.ID, "token": held.Token(), "owner": held.Owner()})
+	for inner := range r.inside {
+		inner.answer(ctx)
+		if inner.Op == "leave" {
+			return map[bool]error{true: errBody}[inner.Fail]
 		}
-		event["inner"] = inner.Token()
-		_ = inner.Release()
 	}
-	say(event)
-	return <-end
+	return nil
 }
 
-func operate(ctx context.Context, r request) (object, error) {
-	l, _ := locks.Load(r.Locks)
-	h, _ := holds.Load(r.Held)
-	its, _ := l.(made)
-	held, _ := h.(*fairlock.Held)
+func (r *request) operate(ctx context.Context) (_ any, err error) {
+	made, held := find(r.Locks), find(r.Held).held
 	switch r.Op {
 	case "new":
-		options := optionsOf[option](r.Options)
+		options := optionsOf[fairlock.Option](r.Options)
 		if r.Hooks != "" {
-			options = append(options, hooks(r))
+			hooks := fairlock.Hooks{OnWait: r.hook("wait"), OnAcquired: r.hook("acquired"), OnLost: r.hook("lost"), OnReleased: r.hook("released")}
+			options = append(options, hooks)
 		}
-		user := clientOf(r)
-		its = made{fairlock.New(user, options...), user}
-		locks.Store(r.ID, its)
-		// New returns no error: the first acquisition has it. Without a name nothing is sent.
-		if _, err := its.Acquire(ctx, ""); !strings.Contains(err.Error(), "name") {
-			return nil, err
-		}
+		r.user = r.connect()
+		r.locks = fairlock.New(r.user, options...)
 	case "acquire", "abandon":
-		acquire := its.Acquire
+		acquire := made.locks.Acquire
 		if r.Try {
-			acquire = its.TryAcquire
+			acquire = made.locks.TryAcquire
 		}
-		held, err := acquire(ctx, r.Name.(string), optionsOf[fairlock.LockOption](r.Options)...)
-		if err != nil {
-			return nil, map[bool]error{false: err}[r.Try && errors.Is(err, fairlock.ErrNotInTime)]
+		if r.held, err = acquire(ctx, r.Name, optionsOf[fairlock.LockOption](r.Options)...); err == nil {
+			return object{"token": r.held.Token(), "owner": r.held.Owner()}, nil
 		}
-		holds.Store(r.ID, held)
-		return object{"token": held.Token(), "owner": held.Owner()}, nil
+		if r.Try && errors.Is(err, fairlock.ErrNotInTime) {
+			err = nil
+		}
 	case "block":
-		return nil, its.Run(ctx, r.Name.(string), r.block, optionsOf[fairlock.LockOption](r.Options)...)
+		err = made.locks.Run(ctx, r.Name, r.body, optionsOf[fairlock.LockOption](r.Options)...)
 	case "leave":
-		find[chan error](&ends, r.Block) <- map[bool]error{true: errBody}[r.Fail]
 	case "renew":
-		err := held.Renew(ctx, seconds(r.Lease))
-		return object{"lease": held.Lease().Seconds()}, err
+		err = held.Renew(ctx, r.Lease)
+		return object{"lease": held.Lease()}, err
 	case "release":
-		return nil, held.Release()
+		err = held.Release()
 	case "lost":
 		select {
 		case <-held.Context().Done():
-		case <-time.After(seconds(r.Wait)):
+		case <-time.After(r.Wait):
 		}
 		loss := new(fairlock.Error)
 		_ = errors.As(held.Lost(), &loss)
-		return object{"cause": orNull(loss.Cause)}, nil
+		return object{"cause": loss.Cause}, nil
 	case "cancel":
-		find[context.CancelFunc](&calls, r.Call)()
+		find(r.Call).cancel()
 	case "info":
-		info, err := its.Info(ctx, r.Name.(string))
-		return object{"owner": orNull(info.Owner), "holds": info.Holds, "lease": orNull(max(info.Lease.Seconds(), 0)), "token": orNull(info.Token),
-			"session": info.Session, "waiting": info.Waiting, "holders": info.Holders, "limit": orNull(info.Limit)}, err
+		return made.locks.Info(ctx, r.Name)
 	case "native":
-		native, isKnown := its.Native()
-		return object{"native": map[bool]any{true: native}[isKnown]}, nil
-	case "close":
-		err := its.Close()
-		if its.user != nil {
-			_ = its.user.Ping(ctx).Err() // Its server may be down.
-			err = errors.Join(err, its.user.Close())
+		if native, isKnown := made.locks.Native(); isKnown {
+			return object{"native": native}, nil
 		}
-		return nil, err
+	case "close":
+		err = made.locks.Close()
+		if made.user != nil {
+			_ = made.user.Ping(ctx).Err() // Its server may be down.
+			err = errors.Join(err, made.user.Close())
+		}
 	default:
-		return nil, errUnknown
+		err = errUnknown
 	}
-	return nil, nil
+	return object{}, err
 }
 
-// In the order in which they are looked for: what is not replicated is not in time, either; and the work's own error comes first.
-var kinds, errs = strings.Fields("Body NotReplicated NotInTime LockLost QueueFull NotALock WrongType CrossSlot NoModule Refused Argument Unavailable Closed Cancelled"),
-	[]error{errBody, fairlock.ErrNotReplicated, fairlock.ErrNotInTime, fairlock.ErrLockLost, fairlock.ErrQueueFull, fairlock.ErrNotALock, fairlock.ErrWrongType,
-		fairlock.ErrCrossSlot, fairlock.ErrNoModule, fairlock.ErrRefused, fairlock.ErrArgument, fairlock.ErrUnavailable, fairlock.ErrClosed, context.Canceled}
-
 func failure(err error) object {
-	failed := object{"type": fmt.Sprintf("%T", err), "text": err.Error()}
-	if at := slices.IndexFunc(errs, func(kind error) bool { return errors.Is(err, kind) }); at >= 0 {
-		failed["type"] = kinds[at]
+	failed, ours := object{"type": reflect.TypeOf(err).String(), "text": err.Error()}, new(fairlock.Error)
+	for at := len(kinds) - 1; at >= 0; at-- {
+		if errors.Is(err, kinds[at]) {
+			failed["type"] = kinds[at].Error()
+		}
 	}
-	var ours *fairlock.Error
 	if errors.As(err, &ours) {
-		failed["code"], failed["cause"] = orNull(ours.Code), orNull(ours.Cause)
+		failed["code"], failed["cause"] = ours.Code, ours.Cause
 		if below := errors.Unwrap(ours); below != nil {
 			failed["because"] = below.Error()
 		}
@@ -266,37 +205,27 @@ func failure(err error) object {
 	return failed
 }
 
-func answer(r request) {
-	ctx, cancel := context.WithCancel(context.Background())
-	calls.Store(r.ID, cancel)
-	line := object{"id": r.ID}
-	defer func() {
-		if failed := recover(); failed != nil {
-			line["na"] = "the package's types: " + failed.(*runtime.TypeAssertionError).Error()
-		}
-		say(line)
-	}()
-	ok, err := operate(ctx, r)
-	switch {
-	case err == errUnknown:
-		line["unknown"] = r.Op
-	case err != nil:
-		line["failed"] = failure(err)
-	default:
-		line["ok"] = ok
+func (r *request) answer(ctx context.Context) {
+	if ok, err := r.operate(ctx); err != nil {
+		say(object{"id": r.ID, "failed": failure(err)})
+	} else {
+		say(object{"id": r.ID, "ok": ok})
 	}
 	if r.Op == "abandon" {
-		cancel()
+		r.cancel()
 	}
 }
 
 func main() {
 	lines := json.NewDecoder(os.Stdin)
-	for {
-		var r request
-		if lines.Decode(&r) != nil {
-			return
+	for r := new(request); lines.Decode(r) == nil; r = new(request) {
+		ctx, cancel := context.WithCancel(context.Background())
+		r.cancel, r.inside = cancel, make(chan *request, 9)
+		requests.Store(r.ID, r)
+		if r.Block != 0 {
+			find(r.Block).inside <- r
+		} else {
+			go r.answer(ctx)
 		}
-		go answer(r)
 	}
 }

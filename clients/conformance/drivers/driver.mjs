@@ -1,18 +1,17 @@
 // The driver of the TypeScript package (README.md beside): driver.mjs node-redis|ioredis.
 
+import { AsyncResource } from 'node:async_hooks';
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { FairlockError, Locks } from 'fairlock';
+import { Locks } from 'fairlock';
 import { Cluster, Redis } from 'ioredis';
 import { createClient, createCluster, createSentinel } from 'redis';
 
 const IS_IOREDIS = process.argv[2] === 'ioredis';
-const DURATIONS = ['wait', 'lease', 'syncTimeout', 'patience', 'retryTimeout', 'commandTimeout', 'releaseTimeout'];
-const NAMES = { TypeError: 'Argument', RangeError: 'Argument', AbortError: 'Cancelled' };
 const made = new Map(), holds = new Map(), inside = new Map(), calls = new Map();
 
-const bodyError = (text) => Object.assign(new Error(text), { name: 'Body' });
+const failure = (name, text) => Object.assign(new Error(text), { name });
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 
 function addressOf(text) {
@@ -26,7 +25,7 @@ function clientOf({ kind, at, user: username, password, timeout, tls, map }) {
   if (kind === 'nothing') return null;
   if (kind === 'text') return 'redis://127.0.0.1';
   const user = password ? { username, password } : {};
-  return (IS_IOREDIS ? ofIoredis : ofNodeRedis)(kind, at.map(addressOf), user, timeout && timeout * 1000, files, Object.fromEntries(addresses));
+  return (IS_IOREDIS ? ofIoredis : ofNodeRedis)(kind, at.map(addressOf), user, timeout, files, Object.fromEntries(addresses));
 }
 
 function ofIoredis(kind, at, user, commandTimeout, tls, natMap) {
@@ -47,18 +46,10 @@ function ofNodeRedis(kind, at, user, socketTimeout, tls, nodeAddressMap) {
   return client;
 }
 
-function optionsOf(given) {
-  const entries = Object.entries(given).map(([key, value]) => [key.replace(/_./g, (part) => part[1].toUpperCase()), value]);
-  return Object.fromEntries(entries.map(([key, value]) => {
-    if (!DURATIONS.includes(key)) return [key, value];
-    return [key, key === 'wait' && value === null ? Infinity : typeof value === 'number' ? value * 1000 : value];
-  }));
-}
-
 function hooksOf(locks, kind) {
-  const hook = (which) => ({ waited, held, ...event }) => {
-    if (kind === 'fail') throw bodyError('a hook');
-    say({ event: 'hook', locks, hook: which, ...event, ...(waited !== undefined && { waited: waited / 1000 }), ...(held !== undefined && { held: held / 1000 }) });
+  const hook = (which) => (event) => {
+    if (kind === 'fail') throw failure('Body', 'a hook');
+    say({ event: 'hook', locks, hook: which, with: event });
   };
   return { onWait: hook('wait'), onAcquired: hook('acquired'), onLost: hook('lost'), onReleased: hook('released') };
 }
@@ -66,39 +57,38 @@ function hooksOf(locks, kind) {
 const operations = {
   new({ id, client, options, hooks }) {
     const user = clientOf(client);
-    made.set(id, [new Locks(user, { ...optionsOf(options), ...(hooks && { hooks: hooksOf(id, hooks) }) }), user]);
+    made.set(id, [new Locks(user, { ...options, ...(hooks && { hooks: hooksOf(id, hooks) }) }), user]);
   },
 
   async acquire({ id, locks, name, options, try: isTry }) {
     const cancel = new AbortController();
     calls.set(id, cancel);
-    const given = { ...optionsOf(options), signal: cancel.signal };
-    const held = await made.get(locks)[0][isTry ? 'tryAcquire' : 'acquire'](name, given);
+    const held = await made.get(locks)[0][isTry ? 'tryAcquire' : 'acquire'](name, { ...options, signal: cancel.signal });
     holds.set(id, held);
     return held && { token: held.token, owner: held.owner };
   },
 
-  async block({ id, locks, name, options, inner }) {
-    await made.get(locks)[0].run(name, optionsOf(options), async (held) => {
+  // What is asked for inside runs there.
+  async block({ id, locks, name, options }) {
+    await made.get(locks)[0].run(name, options, async (held) => {
       holds.set(id, held);
-      const token = inner && (await made.get(locks)[0].run(name, optionsOf(inner), (again) => again.token));
-      const left = new Promise((leave) => inside.set(id, leave));
-      say({ event: 'inside', id, token: held.token, owner: held.owner, inner: token });
-      if (await left) throw bodyError("the body's own");
+      const left = new Promise((leave) => inside.set(id, AsyncResource.bind((inner) => answer(inner).then(() => inner.op === 'leave' && leave(inner)))));
+      say({ event: 'inside', id, token: held.token, owner: held.owner });
+      if ((await left).fail) throw failure('Body', "the body's own");
     });
   },
 
-  leave: ({ block, fail }) => inside.get(block)(fail),
+  leave() {},
 
   // Nothing refers to what it holds.
   async abandon({ locks, name, options }) {
-    const { token, owner } = await made.get(locks)[0].acquire(name, optionsOf(options));
+    const { token, owner } = await made.get(locks)[0].acquire(name, options);
     setInterval(globalThis.gc, 100).unref();
     return { token, owner };
   },
 
   async renew({ held, lease }) {
-    return { lease: (await holds.get(held).renew(lease === undefined ? undefined : lease * 1000)) / 1000 };
+    return { lease: await holds.get(held).renew(lease) };
   },
 
   release: ({ held }) => holds.get(held).release(),
@@ -106,19 +96,16 @@ const operations = {
   async lost({ held, wait }) {
     const { lost } = holds.get(held), over = new AbortController();
     const ended = new Promise((end) => lost.addEventListener('abort', end, { signal: over.signal }));
-    if (!lost.aborted) await Promise.race([ended, sleep(wait * 1000, undefined, { signal: over.signal }).catch(() => {})]);
+    if (!lost.aborted) await Promise.race([ended, sleep(wait, undefined, { signal: over.signal }).catch(() => {})]);
     over.abort();
     return { cause: lost.reason?.cause ?? null };
   },
 
   cancel: ({ call }) => calls.get(call).abort(),
 
-  async info({ locks, name }) {
-    const info = await made.get(locks)[0].info(name);
-    return { ...info, lease: info.lease > 0 ? info.lease / 1000 : null, limit: info.limit || null };
-  },
+  info: ({ locks, name }) => made.get(locks)[0].info(name),
 
-  native: ({ locks }) => ({ native: made.get(locks)[0].native ?? null }),
+  native: ({ locks }) => ({ native: made.get(locks)[0].native }),
 
   async close({ locks }) {
     const [ours, user] = made.get(locks);
@@ -130,20 +117,17 @@ const operations = {
   },
 };
 
-function failure(error) {
-  const { name, message: text, code = null, cause } = error;
-  const isLost = name === 'LockLost', type = error instanceof FairlockError ? name : (NAMES[name] ?? name);
-  return { type, code, text, cause: isLost ? cause : null, because: !isLost && cause ? String(cause.message ?? cause) : null, also: [] };
-}
-
 async function answer({ op, ...request }) {
   const { id } = request;
-  if (!Object.hasOwn(operations, op)) return say({ id, unknown: op });
   try {
-    say({ id, ok: (await operations[op](request)) ?? {} });
-  } catch (error) {
-    say({ id, failed: failure(error) });
+    if (!Object.hasOwn(operations, op)) throw failure('Unknown', op);
+    say({ id, ok: await operations[op](request) });
+  } catch ({ name, message, code, cause }) {
+    say({ id, failed: { type: name, text: message, code, ...(name === 'LockLost' ? { cause } : cause && { because: String(cause.message ?? cause) }) } });
   }
 }
 
-createInterface(process.stdin).on('line', (line) => answer(JSON.parse(line))).on('close', () => process.exit());
+createInterface(process.stdin).on('line', (line) => {
+  const request = JSON.parse(line);
+  (inside.get(request.block) ?? answer)(request);
+}).on('close', () => process.exit());

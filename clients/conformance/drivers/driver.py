@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import queue
 import socket
 import sys
 import threading
@@ -18,11 +19,9 @@ import fairlock
 import fairlock.aio
 
 IS_ASYNC = sys.argv[1] == "python-asyncio"
-library, package = (redis.asyncio, fairlock.aio) if IS_ASYNC else (redis, fairlock)
-made, holds, inside, tasks = {}, {}, {}, {}
-writing = threading.Lock()
-NAMES = {"BodyError": "Body", "CancelledError": "Cancelled", "TypeError": "Argument", "ValueError": "Argument"}
-BodyError, NotApplicable = type("BodyError", (Exception,), {}), type("NotApplicable", (Exception,), {})
+library, package, Queue = (redis.asyncio, fairlock.aio, asyncio.Queue) if IS_ASYNC else (redis, fairlock, queue.SimpleQueue)
+made, holds, inside, tasks, writing = {}, {}, {}, {}, threading.Lock()
+BodyError, NotApplicable, Unknown = (type(name, (Exception,), {}) for name in ("BodyError", "NotApplicable", "Unknown"))
 
 
 def say(**line):
@@ -46,43 +45,29 @@ def come_from(address):
 
 
 def client_of(kind, at=(), source=None, user=None, password=None, timeout=None, tls=None, map=None):
+    if kind in ("nothing", "text"):
+        return "redis://127.0.0.1" if kind == "text" else None
     if source:
         come_from(source)
     nodes = [(host, int(port)) for host, port in (each.split(":") for each in at)]
     secure = {"ssl": True, "ssl_ca_certs": tls["ca"], "ssl_certfile": tls["cert"], "ssl_keyfile": tls["key"]} if tls else {}
     options = {"username": user, "password": password, **({"socket_timeout": timeout} if timeout else {}), **secure}
-    if kind == "one":
-        return library.Redis(host=nodes[0][0], port=nodes[0][1], **options)
     if kind == "sentinel":
         return library.Sentinel(nodes, sentinel_kwargs=secure).master_for("locks", **options)
-    if kind == "cluster":
-        if map:  # all of them are on one host
-            options["address_remap"] = lambda at: (nodes[0][0], at[1])
-        return library.RedisCluster(startup_nodes=[library.cluster.ClusterNode(*each) for each in nodes], **options)
-    return {"nothing": None, "text": "redis://127.0.0.1"}[kind]
+    if kind == "one":
+        return library.Redis(host=nodes[0][0], port=nodes[0][1], **options)
+    if map:  # all of them are on one host
+        options["address_remap"] = lambda address: (nodes[0][0], address[1])
+    return library.RedisCluster(startup_nodes=[library.cluster.ClusterNode(*each) for each in nodes], **options)
 
 
 def hooks_of(locks, kind):
     def hook(which, event):
         if kind == "fail":
             raise BodyError("a hook")
-        say(event="hook", locks=locks, hook=which, **{key: value for key, value in dataclasses.asdict(event).items() if value is not None})
+        say(**{"event": "hook", "locks": locks, "hook": which, "with": dataclasses.asdict(event)})
 
-    names = ("wait", "acquired", "lost", "released")
-    return fairlock.Hooks(**{f"on_{name}": functools.partial(hook, name) for name in names})
-
-
-class Within:
-    """The block of either package."""
-
-    def __init__(self, lock):
-        self.enter, self.exit = (lock.__aenter__, lock.__aexit__) if IS_ASYNC else (lock.__enter__, lock.__exit__)
-
-    async def __aenter__(self):
-        return await maybe(self.enter())
-
-    async def __aexit__(self, *error):
-        return await maybe(self.exit(*error))
+    return fairlock.Hooks(**{f"on_{name}": functools.partial(hook, name) for name in ("wait", "acquired", "lost", "released")})
 
 
 class Operations:
@@ -95,25 +80,25 @@ class Operations:
         holds[id] = held = await maybe(acquire(name, **options))
         return held and {"token": held.token, "owner": held.owner}
 
-    async def block(self, id, locks, name, options, inner=None):
-        left = inside[id] = (asyncio if IS_ASYNC else threading).Event()
-        async with Within(made[locks][0](name, **options)) as held:
-            holds[id], token = held, None
-            if inner is not None:
-                async with Within(made[locks][0](name, **inner)) as again:
-                    token = again.token
-            say(event="inside", id=id, token=held.token, owner=held.owner, inner=token)
-            await maybe(left.wait())
-            if left.fail:
+    async def block(self, id, locks, name, options):
+        requests, lock = Queue(), made[locks][0](name, **options)
+        inside[id] = requests
+        async with contextlib.AsyncExitStack() as block:
+            holds[id] = held = await block.enter_async_context(lock) if IS_ASYNC else block.enter_context(lock)
+            say(event="inside", id=id, token=held.token, owner=held.owner)
+            request = {"op": None}
+            while request["op"] != "leave":
+                request = await maybe(requests.get())
+                await answer(**request)
+            if request["fail"]:
                 raise BodyError("the body's own")
 
-    async def leave(self, id, block, fail=False):
-        inside[block].fail = fail
-        inside[block].set()
+    async def leave(self, **_):
+        pass
 
     async def abandon(self, id, locks, name, options):  # in a block that its thread or task never leaves
-        block = holds[id, "block"] = Within(made[locks][0](name, **options))
-        holds[id] = held = await block.__aenter__()
+        block = holds[id, "block"] = made[locks][0](name, **options)
+        held = await maybe(block.__aenter__() if IS_ASYNC else block.__enter__())
         return {"token": held.token, "owner": held.owner}
 
     async def renew(self, id, held, **lease):
@@ -149,17 +134,16 @@ class Operations:
         await maybe(getattr(user, "aclose", user.close)())  # redis-py 5.0.0 has no aclose
 
 
-async def answer(op, **fields):
-    work, id = getattr(Operations(), op, None), fields["id"]
+async def answer(op, id, block=None, **fields):
     try:
-        say(**({"id": id, "ok": await work(**fields) or {}} if work else {"id": id, "unknown": op}))
-    except NotApplicable as why:
-        say(id=id, na=str(why))
+        if not hasattr(Operations, op):
+            raise Unknown(op)
+        say(id=id, ok=await getattr(Operations(), op)(id=id, **fields))
     except BaseException as error:
-        kind, below = type(error).__name__, error.__cause__
+        below = error.__cause__
         its = {key: getattr(error, key, None) for key in ("code", "cause")}
-        also, because = getattr(error, "__notes__", []), below and (str(below) or type(below).__name__)
-        say(id=id, failed={"type": NAMES.get(kind, kind), "text": str(error), "because": because, "also": also, **its})
+        because = below and (str(below) or type(below).__name__)
+        say(id=id, failed={"type": type(error).__name__, "text": str(error), "because": because, "also": getattr(error, "__notes__", []), **its})
 
 
 def run(work):
@@ -167,17 +151,22 @@ def run(work):
         work.send(None)
 
 
+def start(request):
+    if "block" in request:
+        inside[request["block"]].put_nowait(request) if IS_ASYNC else inside[request["block"]].put(request)
+    elif IS_ASYNC:
+        tasks[request["id"]] = asyncio.create_task(answer(**request))
+    else:
+        threading.Thread(target=run, args=(answer(**request),), daemon=True).start()
+
+
 async def serve():
     begin = asyncio.get_running_loop().call_soon_threadsafe
     await asyncio.to_thread(lambda: [begin(start, json.loads(line)) for line in sys.stdin])
-
-
-def start(request):
-    tasks[request["id"]] = asyncio.create_task(answer(**request))
 
 
 if IS_ASYNC:
     asyncio.run(serve())
 else:
     for line in sys.stdin:
-        threading.Thread(target=run, args=(answer(**json.loads(line)),), daemon=True).start()
+        start(json.loads(line))
