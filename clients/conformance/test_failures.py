@@ -1,6 +1,5 @@
 """One server that fails, refuses, is cut off, or is not there."""
 
-import threading
 import time
 
 import pytest
@@ -120,8 +119,9 @@ def test_r44_nothing_listens(driver, servers, name):
     one.kill()
     failed = driver.new(one.client(), retry_timeout=0.3).fails(name)
     assert failed.type == "Unavailable" and failed.because
-    call = driver.new(one.client()).begin(name)
-    threading.Event().wait(0.2)
+    locks = driver.new(one.client())
+    call = locks.begin(name)
+    assert locks.fails(f"{name}:other", wait=0.2).because  # So the first has met nobody, either.
     assert not call.done()
     one.start()
     call.result().release()
