@@ -40,10 +40,13 @@ def until(what, condition, pause=0.01, longest=LONGEST):
 def call(port, *words):
     """One command on a connection of its own."""
     with socket.create_connection((HOST, port), timeout=10) as connection:
-        words = [str(word).encode() for word in words]
-        sent = [b"*%d\r\n" % len(words)] + [b"$%d\r\n%s\r\n" % (len(word), word) for word in words]
-        connection.sendall(b"".join(sent))
+        connection.sendall(command_of(words))
         return reply_of(connection.makefile("rb"))
+
+
+def command_of(words):
+    words = [str(word).encode() for word in words]
+    return b"".join([b"*%d\r\n" % len(words), *(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)])
 
 
 def reply_of(stream):

@@ -7,7 +7,7 @@ import socket
 import tempfile
 import threading
 
-from redis_server import HOST, LONGEST, Sentinel, Server, Trouble, call, end_with_parent, free_port, module_path, reply_of, until  # noqa: F401
+from redis_server import HOST, LONGEST, Sentinel, Server, Trouble, call, command_of, end_with_parent, free_port, module_path, reply_of, until  # noqa: F401
 
 CLIENTS = pathlib.Path(__file__).parents[1]
 

@@ -270,7 +270,8 @@ def test_r25_both_fail(locks, view, name):
     with pytest.raises(Failed) as raised:
         block.leave(fail=True)
     assert raised.value.type == "Body"
-    assert raised.value.also == [] or "NOTHELD" in raised.value.also[0] or "was lost" in raised.value.also[0]
+    if locks.driver.language in ("go", "java", "python"):
+        assert "NOTHELD" in raised.value.also[0] or "was lost" in raised.value.also[0]
 
 
 def test_r26_lost_in_block(locks, view, name):
@@ -411,8 +412,8 @@ def test_r66_quiet(driver, one, name, mode):
 
 
 def test_r81_one_subscription(driver, servers, name):
-    """Twenty waits on two locks share one connection that listens, and block none; a later wait has it still."""
-    one = servers()
+    """Twenty waits on two locks share one connection that listens, and block none; a later wait has it still, with an owner name of before."""
+    one, owners = servers(), []
     view, locks = one.view(), driver.new(one.client(), lease=LONG)
     for names in ([name, f"{name}:other"], [name]):
         held = [locks.acquire(each) for each in names]
@@ -421,6 +422,8 @@ def test_r81_one_subscription(driver, servers, name):
             view.waits(each, 10)
         assert view.client.info("clients")["blocked_clients"] == 0
         assert sum(each["sub"] != "0" or each["ssub"] != "0" for each in view.clients()) == 1
+        owners.append(set(view.queue(name)))
         for each in held:
             each.release()
         release_as_they_come(calls)
+    assert owners[0] & owners[1]

@@ -8,7 +8,7 @@ import redis
 from driving import Failed
 from servers import HOST, until
 from test_holding import LONG, waiting
-from test_topology import on
+from test_topology import on, use_all_masters
 
 pytestmark = pytest.mark.module
 SECONDS = 30  # where the alternative is a minute, or for ever
@@ -132,7 +132,7 @@ def test_r77_address_map(driver, servers, name):
     for node in "abcd":
         until("all are announced", lambda node=node: all(each in str(cluster.at(node).execute_command("CLUSTER SLOTS")) for each in names))
     locks = driver.new(cluster.client(map={f"{host}:{port}": f"{HOST}:{port}" for host, port in names.items()}))
-    use_all(locks, cluster, name)
+    use_all_masters(locks, cluster, name)
 
 
 @pytest.mark.known("go-redis itself cannot", "go")
@@ -140,17 +140,7 @@ def test_r77_address_map(driver, servers, name):
 def test_r78_no_endpoint(driver, servers, name):
     """Cluster with `cluster-preferred-endpoint-type unknown-endpoint`: locks work on all masters, also in a slot that moves."""
     cluster = servers("cluster", "--cluster-preferred-endpoint-type", "unknown-endpoint")
-    use_all(driver.new(cluster.client()), cluster, name)
-
-
-def use_all(locks, cluster, name):
-    for node in "abc":
-        lock = on(node, name)
-        held = locks.acquire(lock, wait=SECONDS)
-        (call,) = waiting(locks, cluster.view(node), lock, 1)
-        held.release()
-        call.result(SECONDS).release()
-        assert cluster.view(node).is_free(lock)
+    use_all_masters(driver.new(cluster.client()), cluster, name)
 
 
 @pytest.mark.parametrize("kind", ["one", "sentinel", "cluster"])

@@ -51,20 +51,20 @@ def test_r31_sentinel(driver, servers, name):
 
 def test_r32_masters(driver, cluster, name):
     """Cluster: locks on all masters are acquired, waited for, released."""
-    use_all_masters(driver, cluster, name)
+    use_all_masters(driver.new(cluster.client(), lease=LONG), cluster, name)
 
 
 def test_r32a_plain_channels(driver, servers, name, mode):
     """The same without sharded channels."""
     without = ["--fairlock.pubsub", "publish"] if mode == "module" else ["--rename-command", "SPUBLISH", ""]
-    use_all_masters(driver, servers("cluster", "--rename-command", "SSUBSCRIBE", "", *without), name)
+    cluster = servers("cluster", "--rename-command", "SSUBSCRIBE", "", *without)
+    use_all_masters(driver.new(cluster.client(), lease=LONG), cluster, name)
 
 
-def use_all_masters(driver, cluster, name):
-    locks = driver.new(cluster.client(), lease=LONG)
+def use_all_masters(locks, cluster, name):
     for node in SLOTS:
         lock, view = on(node, name), cluster.view(node)
-        held = locks.acquire(lock)
+        held = locks.acquire(lock, wait=AT_ONCE)
         assert view.owner(lock) == held.owner
         (call,) = waiting(locks, view, lock, 1)
         start = time.monotonic()

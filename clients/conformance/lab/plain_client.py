@@ -7,7 +7,7 @@ import threading
 import time
 
 from place import NAME
-from servers import HOST, Trouble, reply_of
+from servers import HOST, Trouble, command_of, reply_of
 
 LEASE, PATIENCE, CONFIRM = 3000, 1000, 500  # milliseconds: of ACQUIRE, and of WAIT
 ANSWER = 1.0  # seconds that an answer may take besides
@@ -24,8 +24,7 @@ class Line:
     def ask(self, *words, longest=0):
         """`longest`: the milliseconds that the command itself may take."""
         self.socket.settimeout(ANSWER + longest / 1000)
-        words = [str(word).encode() for word in words]
-        self.socket.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
+        self.socket.sendall(command_of(words))
         return reply_of(self.replies)
 
     def __enter__(self):

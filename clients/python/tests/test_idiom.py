@@ -19,10 +19,6 @@ import fairlock
 import fairlock.aio
 
 
-class BodyError(Exception):
-    pass
-
-
 @pytest.fixture
 def locks(one):
     with fairlock.Locks(redis.Redis(port=one.port("a")), lease=9) as made:
@@ -42,14 +38,6 @@ def run(one, work, **options):
 def test_the_errors_are_those_of_python_too():
     assert issubclass(fairlock.NotInTime, TimeoutError) and issubclass(fairlock.NotReplicated, fairlock.NotInTime)
     assert issubclass(fairlock.Unavailable, ConnectionError)
-
-
-def test_the_error_of_the_body_carries_that_of_the_release(locks, view, name):
-    error = BodyError()
-    with pytest.raises(BodyError) as raised, locks(name):
-        view.breaks(name)
-        raise error
-    assert raised.value is error and "the release failed, too" in error.__notes__[0]
 
 
 def test_an_interrupted_thread_leaves_the_queue(locks, view, name):
@@ -153,19 +141,6 @@ def test_a_renewal_whose_thread_cannot_start_is_tried_again(locks, view, name, m
     with locks(name, lease=1) as held, locks(f"{name}:other", lease=1) as other:
         assert not held.lost.wait(3) and not other.lost.is_set()
     assert len(refused) == 3
-
-
-def test_a_wait_takes_the_owner_name_and_the_subscription_of_the_one_before(locks, view, name):
-    owners = []
-    for _ in range(2):
-        view.acquire(name)
-        waiter = threading.Thread(target=lambda: owners.append(locks.acquire(name)))
-        waiter.start()
-        view.waits(name)
-        view.release(name)
-        waiter.join()
-        owners[-1].release()
-    assert owners[0].owner == owners[1].owner and owners[0].token < owners[1].token
 
 
 @pytest.mark.parametrize("flavour", ["threads", "tasks"])

@@ -85,21 +85,6 @@ fn a_guard_that_is_dropped_without_a_server_is_not_renewed() {
 }
 
 #[tokio::test]
-async fn a_future_that_is_dropped_leaves_the_queue() {
-    let server = Server::new();
-    let locks = server.tasks_locks();
-    let held = locks.acquire("orders", None).await.unwrap();
-    let wait = tokio::time::timeout(Duration::from_millis(300), locks.acquire("orders", None));
-    assert!(wait.await.is_err());
-    while locks.info("orders").await.unwrap().waiting > 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    held.release().await.unwrap();
-    let free = locks.info("orders").await.unwrap();
-    assert_eq!(free.owner, None);
-}
-
-#[tokio::test]
 async fn a_thousand_tasks_hold_it_in_the_order_of_their_calls() {
     let server = Server::new();
     let locks = Arc::new(server.tasks_locks());

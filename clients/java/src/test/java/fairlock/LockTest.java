@@ -90,17 +90,6 @@ class LockTest extends Fixture {
     }
 
     @Test
-    void aBlockReleasesAndItsOwnErrorComesFirst() {
-        Exception body = assertThrows(IllegalStateException.class, () -> {
-            try (Held held = LOCKS.acquire(name)) {
-                REDIS.del(name);
-                throw new IllegalStateException("the body's own");
-            }
-        });
-        assertInstanceOf(LockLost.class, body.getSuppressed()[0]);
-    }
-
-    @Test
     void whatIsOutOfRangeOrOfLocksOnlyIsRefused() {
         assertThrows(IllegalArgumentException.class, () -> LockOptions.options().commandTimeout(Duration.ZERO));
         assertThrows(IllegalArgumentException.class, () -> LOCKS.acquire(name, LockOptions.options().commandTimeout(Duration.ofSeconds(1))));
