@@ -53,10 +53,9 @@ def pytest_collection_modifyitems(config, items):
         item.user_properties.append(("cell", [row, client, mode]))
         names = {client, CLIENTS[client][0], f"{client}/{mode}", f"{CLIENTS[client][0]}/{mode}"}
         for mark in item.iter_markers("known"):
-            (why, *clients), values = mark.args, dict(mark.kwargs)
-            is_always = not values.pop("sometimes", False)
+            (why, *clients), values = mark.args, mark.kwargs
             if names & set(clients) and all(item.callspec.params[key] in some for key, some in values.items()):
-                item.add_marker(pytest.mark.xfail(reason=why, strict=is_always))
+                item.add_marker(pytest.mark.xfail(reason=why, strict=True))
         chosen.append(item)
     # One after another for a client, which keeps its driver.
     items[:] = sorted(chosen, key=lambda item: item.callspec.params["client"] if "client" in item.fixturenames else "")

@@ -98,3 +98,17 @@ def test_a_cluster_whose_client_never_answers_is_asked_for_so_long_only():
             await io.route("orders")
 
     asyncio.run(asyncio.wait_for(main(), 5))
+
+
+def test_a_connection_that_the_library_closes_while_it_is_written_to_has_failed():
+    async def gone(*_):
+        raise AttributeError("'NoneType' object has no attribute 'writelines'")
+
+    def work():
+        yield "refresh", "orders"
+        with pytest.raises(redis_errors.ConnectionError, match="writelines"):
+            yield "send", SimpleNamespace(get_connection=gone), [], 1, None
+
+    io = Tasks.__new__(Tasks)
+    io.client, io.core = SimpleNamespace(execute_command=gone), SimpleNamespace(options=Options())
+    asyncio.run(io.run(work()))

@@ -18,6 +18,8 @@ from ._scripts import channel_of
 T = TypeVar("T")
 IDLE = 60.0  # seconds of silence after which what has nothing to do ends
 LONGEST = 3600.0  # seconds that are waited for in one piece
+# redis-py's cluster client for asyncio, when a command fails, closes all connections, also those that others write to.
+CLOSED = AttributeError
 # Before 5.3 the pool wanted the name of a command; since then it warns of one.
 ANY = ("_",) if tuple(map(int, redis.__version__.split(".")[:2])) < (5, 3) else ()
 
@@ -56,7 +58,7 @@ class Listener:
         try:
             while not self.is_over:
                 await self._receive()
-        except (*Failure, ValueError) as failed:  # ValueError: it was cut while it was read.
+        except (*Failure, CLOSED, ValueError) as failed:  # ValueError: it was cut while it was read.
             error = redis_errors.ConnectionError(str(failed))
         finally:
             await self.cut()
@@ -125,7 +127,7 @@ class Io:
                 try:
                     result = await getattr(self, step)(*given)
                 except BaseException as failed:
-                    error = failed
+                    error = redis_errors.ConnectionError(f"closed by the client: {failed}") if isinstance(failed, CLOSED) else failed
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
@@ -148,7 +150,7 @@ class Io:
     async def refresh(self, name: str | bytes) -> None:
         """The cluster's client follows redirects, and learns from them and from failures."""
         for command in ("FAIRLOCK.INFO", "PTTL"):  # what the user may run
-            with contextlib.suppress(*Failure):
+            with contextlib.suppress(*Failure, CLOSED):
                 async with self.within(self.core.options.command_timeout):  # The library would wait for ever.
                     await maybe(self.client.execute_command(command, name))
                 return
