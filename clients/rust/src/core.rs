@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
 
 use redis::Value;
 use tokio::sync::watch;
@@ -115,13 +116,16 @@ impl Core {
 
     /// One, if the lock's server had any replica when it was first asked.
     pub async fn replicas(&self, name: &[u8]) -> Result<usize> {
-        let (is_cluster, address) = (self.server.is_cluster(), self.server.address());
+        let (start, longest) = (Instant::now(), self.options.command_timeout);
+        let is_cluster = self.server.is_cluster();
+        // What needs no replica goes by this connection, which may lead to a master that has been replaced.
+        let link = self.plain.link(longest).await?;
         {
             let state = locked(&self.state);
             let node = if is_cluster {
                 state.nodes.get(name)
             } else {
-                Some(&address)
+                Some(&link.address)
             };
             if let Some(known) = node.and_then(|node| state.replicas.get(node)) {
                 return Ok(*known);
@@ -134,7 +138,7 @@ impl Core {
             pipeline.cmd("CLUSTER").arg("NODES");
         }
         pipeline.cmd("ROLE");
-        let sent = self.plain.send(&pipeline, self.options.command_timeout);
+        let sent = self.plain.send_on(&link, &pipeline, (start, longest));
         let mut values = sent.await?;
         let count = match values.pop() {
             Some(Err(failure)) if !failure.is_unknown() => return Err(failure),
@@ -155,7 +159,7 @@ impl Core {
             }
             state.nodes.insert(name.to_vec(), me.to_owned());
         }
-        let node = me.map_or_else(|| self.server.address(), str::to_owned);
+        let node = me.map_or_else(|| link.address.clone(), str::to_owned);
         Ok(*state.replicas.entry(node).or_insert(count))
     }
 

@@ -18,6 +18,8 @@ pub type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A connection, until it has ended.
 pub struct Link {
     connection: Connection,
+    /// The server that it leads to.
+    pub address: String,
     is_over: watch::Sender<bool>,
 }
 
@@ -101,9 +103,10 @@ impl Line {
         // Boxed, since the types of the library's futures are too deep for some callers.
         let made: Work<_> = Box::pin(async move { server.open(longest, pushed).await });
         let made = self.judge(timeout(longest, made).await.ok());
-        let connection = made.map_err(Error::unsent)?;
+        let (connection, address) = made.map_err(Error::unsent)?;
         Ok(Arc::new(Link {
             connection,
+            address,
             is_over,
         }))
     }
@@ -131,8 +134,23 @@ impl Line {
         longest: Duration,
     ) -> Result<Vec<Result<Value>>> {
         let start = Instant::now();
+        let link = self.link(longest).await?;
+        self.send_on(&link, pipeline, (start, longest)).await
+    }
+
+    /// The present connection, which is opened if need be.
+    pub async fn link(self: &Arc<Self>, longest: Duration) -> Result<Arc<Link>> {
         let late = |_| Error::silent("no connection in time").unsent();
-        let link = timeout(longest, self.get()).await.map_err(late)??;
+        timeout(longest, self.get()).await.map_err(late)?
+    }
+
+    /// By this connection, until so long after the start.
+    pub async fn send_on(
+        &self,
+        link: &Link,
+        pipeline: &Pipeline,
+        (start, longest): (Instant, Duration),
+    ) -> Result<Vec<Result<Value>>> {
         let left = longest.saturating_sub(start.elapsed());
         let result = timeout(left, link.connection.clone().send(pipeline)).await;
         let is_in_doubt = result.is_ok() || start.elapsed() >= self.longest;

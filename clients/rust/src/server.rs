@@ -11,7 +11,7 @@ use crate::lines::locked;
 /// Where the locks are: made of a client of the redis crate, which opens all connections.
 pub struct Server {
     kind: Kind,
-    /// For people.
+    /// For people: that of the newest connection.
     address: Mutex<String>,
 }
 
@@ -84,17 +84,17 @@ impl Server {
         }
     }
 
+    /// A new connection, and the address that it leads to.
     pub(crate) async fn open(
         &self,
         longest: Duration,
         pushed: impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static,
-    ) -> RedisResult<Connection> {
+    ) -> RedisResult<(Connection, String)> {
         let client = match &self.kind {
             Kind::One(client) => client.clone(),
             #[cfg(feature = "sentinel")]
             Kind::Sentinel(client) => {
                 let client = client.lock().await.async_get_client().await?;
-                *locked(&self.address) = client.get_connection_info().addr().to_string();
                 client
             }
             #[cfg(feature = "cluster")]
@@ -103,16 +103,18 @@ impl Server {
                 let config = config.set_push_sender(pushed);
                 let mut cluster = client.get_async_connection_with_config(config).await?;
                 cluster.unsubscribe("fairlock").await?; // Refused at once unless it speaks RESP3.
-                return Ok(Connection::Cluster(cluster));
+                return Ok((Connection::Cluster(cluster), self.address()));
             }
         };
         let info = client.get_connection_info().clone();
+        let address = info.addr().to_string();
+        locked(&self.address).clone_from(&address);
         let settings = info.redis_settings().clone();
         let settings = settings.set_protocol(ProtocolVersion::RESP3);
         let client = Client::open(info.set_redis_settings(settings))?;
         let config = redis::AsyncConnectionConfig::new().set_connection_timeout(Some(longest));
         let config = config.set_response_timeout(None).set_push_sender(pushed);
         let made = client.get_multiplexed_async_connection_with_config(&config);
-        Ok(Connection::One(made.await?))
+        Ok((Connection::One(made.await?), address))
     }
 }
