@@ -93,10 +93,7 @@ impl Server {
         let client = match &self.kind {
             Kind::One(client) => client.clone(),
             #[cfg(feature = "sentinel")]
-            Kind::Sentinel(client) => {
-                let client = client.lock().await.async_get_client().await?;
-                client
-            }
+            Kind::Sentinel(client) => client.lock().await.async_get_client().await?,
             #[cfg(feature = "cluster")]
             Kind::Cluster(client) => {
                 let config = redis::cluster::ClusterConfig::new().set_connection_timeout(longest);
