@@ -9,7 +9,7 @@ use crate::server::{foreign_module, wrapper};
 /// under a wrapper, or an emulated one, is slow.
 pub fn give_up() -> Duration {
     let is_slow = !wrapper().is_empty() || foreign_module().is_some();
-    Duration::from_secs(if is_slow { 300 } else { 60 })
+    Duration::from_secs(if is_slow { 600 } else { 180 })
 }
 
 /// Waits until a condition holds.
