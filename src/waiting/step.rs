@@ -187,9 +187,8 @@ impl<'a> Run<'a> {
         }
         let mut step = Step::new(&mut state, rules, now);
         let answer = decide(&mut step);
-        let due = step.next_due();
         let is_kept = rules.intercepts || is_frozen || step.state.tracked.is_relied_on();
-        (answer, is_kept.then_some(due))
+        (answer, is_kept.then(|| step.next_due()))
     }
 
     /// What is tracked goes back into the table. A lock that is never due by itself is looked at again all the same.
