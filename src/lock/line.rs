@@ -13,23 +13,13 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, RandomState};
 
 use super::parts::{Owner, Waiter};
+use super::roomy::{give_back, is_too_roomy};
 
 /// With fewer empty places than this, moving the others is never worth it.
 const FEW: usize = 32;
-/// Whether so few entries are left of a crowd that its memory is worth giving back.
-pub fn is_too_roomy(capacity: usize, len: usize) -> bool {
-    capacity > 1024 && capacity / 8 > len
-}
-
-/// Gives memory back after a crowd has left.
-pub fn give_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
-    if is_too_roomy(map.capacity(), map.len()) {
-        map.shrink_to_fit();
-    }
-}
 
 /// An ordered set of waiters that knows everyone's position.
 #[derive(Debug, Default)]
@@ -312,7 +302,6 @@ mod tests {
 
     #[test]
     fn memory_is_given_back_when_less_than_an_eighth_of_a_crowd_is_left() {
-        assert!(is_too_roomy(1032, 128) && !is_too_roomy(1032, 129) && !is_too_roomy(1024, 0));
         let mut line: Line = Line::default();
         for name in 0..20_000 {
             line.push(owner(name), waiter(1));

@@ -29,7 +29,7 @@
 //!
 //! What a lock is made of:
 //! - [`state`]: all of it, as the rules need it;
-//! - [`line`](mod@line): the waiters, found without walking;
+//! - [`line`](mod@line): the waiters, found without walking; [`roomy`]: memory that is given back;
 //! - [`holders`]: the shared holders, likewise;
 //! - [`event`]: what can happen to it;
 //! - [`token`]: fencing tokens, which grow;
@@ -59,6 +59,7 @@ pub mod line;
 pub mod listening;
 pub mod parts;
 pub mod release;
+pub mod roomy;
 pub mod score;
 pub mod scripts;
 pub mod session;
@@ -76,11 +77,11 @@ pub use clock::{Heard, Millis, Now, Tick};
 pub use due::Due;
 pub use event::Event;
 pub use holders::{Holder, SharedHolders};
-pub use line::{give_back, is_too_roomy};
 pub use listening::Listening;
 pub use parts::{
     Connection, Holds, Limit, Owner, Presence, Refusal, Rules, Session, Terms, Ticket, Turn, Waiter,
 };
 pub use release::{GiveUp, TakeAway};
+pub use roomy::{give_back, is_too_roomy};
 pub use state::{Holding, Queueing, Sharing, State};
 pub use step::Step;
