@@ -29,13 +29,14 @@
 //!
 //! What a lock is made of:
 //! - [`state`]: all of it, as the rules need it;
-//! - [`line`](mod@line): the waiters, found without walking; [`roomy`]: memory that is given back;
+//! - [`line`](mod@line): the waiters, found without walking;
 //! - [`holders`]: the shared holders, likewise;
 //! - [`event`]: what can happen to it;
 //! - [`token`]: fencing tokens, which grow;
 //! - [`parts`]: owners, waiters, sessions, limits;
 //! - [`listening`]: the time that this server listened to its clients;
-//! - [`clock`]: the time.
+//! - [`clock`]: the time;
+//! - [`roomy`]: memory that a crowd leaves behind.
 //!
 //! What the rules promise is tested with a lock's state in memory (`src/lock/tests`): by all steps in small worlds, and
 //! by random steps in a large one.

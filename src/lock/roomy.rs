@@ -22,8 +22,7 @@ pub fn give_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{give_back, is_too_roomy};
-    use std::collections::HashMap;
+    use super::*;
 
     #[test]
     fn memory_is_given_back_when_less_than_an_eighth_of_a_crowd_is_left() {
