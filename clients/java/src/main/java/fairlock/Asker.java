@@ -1,170 +1,112 @@
 package fairlock;
 
+import static fairlock.Protocol.now;
+
+import fairlock.Protocol.Act;
 import fairlock.Protocol.Ask;
 import fairlock.Protocol.Step;
-import fairlock.Protocol.Wish;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.Future;
-import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.*;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
 
-/** Carries an acquisition out, on threads of the client and of the timer. */
-final class Asker implements Consumer<Boolean> {
+/** Carries an acquisition out, in the thread of its caller. What comes from others are events, which that thread takes one by one. */
+final class Asker {
     final Ears.Ear ear;
     final Ask ask;
-    /** The first ask is answered; it waits in the queue; it has the lock, or leaves; it is over. */
-    final CompletableFuture<Void> asked = new CompletableFuture<>();
-    final CompletableFuture<Void> waiting = new CompletableFuture<>();
-    final CompletableFuture<Void> decided = new CompletableFuture<>();
-    final CompletableFuture<Void> over = new CompletableFuture<>();
-    private final Locks locks;
-    private final boolean isSession;
-    private final boolean isOwnerGiven;
-    private volatile Wire.Way way;
-    private volatile Keeper keeper;
-    private Future<?> pause;
+    /** Its first ask is answered, so that the next one for this lock may be sent; it is over. */
+    final CompletableFuture<Void> asked = new CompletableFuture<>(), over = new CompletableFuture<>();
+    /** A session's own connection. */
+    Servers.Line own;
+    final Locks locks;
+    final LockOptions options;
+    private final BlockingQueue<Runnable> events = new LinkedBlockingQueue<>();
+    private boolean isTold;
 
     Asker(Locks locks, String name, LockOptions options, boolean isOnce) {
         this.locks = locks;
-        isSession = options.get("session", false);
-        boolean isShared = options.get("shared", false);
-        Integer limit = options.get("limit", null);
-        String owner = options.get("owner", null);
-        isOwnerGiven = owner != null;
-        String byModule = isSession ? "session" : isShared ? "shared" : limit != null ? "limit" : null;
-        way = new Wire.Way(name, null, byModule, options.get("minReplicas", null), options.nanos("syncTimeout", 1));
-        List<String> words = new ArrayList<>();
-        if (isShared || limit != null) {
-            words.add("SHARED");
-            words.addAll(limit == null ? List.of() : List.of(limit.toString()));
-        }
-        words.addAll(isSession ? List.of("SESSION") : List.of());
-        words.addAll(isOnce ? List.of("ONCE") : List.of());
-        ear = locks.ears.take(name, owner, this);
-        long wait = options.get("wait", null) == null ? Timer.EVER : options.nanos("wait", 0);
-        Wish wish = new Wish(name, ear.owner, words, wait == 0, options.nanos("lease", 30), options.nanos("patience", 10),
-                wait == 0 ? locks.commandFor : wait, locks.retryFor, ThreadLocalRandom.current().nextDouble(1, 1.1), () -> locks.where(name));
-        ask = new Ask(wish, ear.listens(), Timer.now());
+        this.options = options;
+        ear = locks.ears.take(name, options.get("owner", null), this);
+        ask = new Ask(name, ear.owner, options, isOnce, ear.listens(), () -> locks.where(name), now());
+        Asker before = locks.asking.put(name, this);
+        asked.thenRun(() -> locks.asking.remove(name, this));
+        (before == null ? CompletableFuture.<Void>completedFuture(null) : before.asked).thenRun(() -> events.add(() -> ask.begun(now())));
     }
 
-    /** A message has come (true), or the subscription has ended. */
-    @Override
-    public void accept(Boolean listens) {
-        if (ask == null) {
-            return; // It is being made: its first ask is yet to come.
-        }
-        synchronized (this) {
-            ask.woken(listens);
-        }
-        go();
+    /** A message has come, or the subscription has ended. */
+    void wake(boolean listens) {
+        events.add(() -> ask.woken(listens));
     }
 
-    boolean leave(Exception why) {
-        synchronized (this) {
-            if (!ask.leave(why, Timer.now())) {
-                return false;
+    void leave(Exception why) {
+        events.add(() -> ask.leave(why, now()));
+    }
+
+    /** Until it is over; or for a second after the lock is not wanted any more, and then in the background. */
+    void run(boolean isDeaf) {
+        boolean wasInterrupted = false;
+        try {
+            for (Step step = ask.next(now()); step.act() != Act.OVER; step = ask.next(now())) {
+                try {
+                    if (!goesOn(step)) {
+                        Protocol.at(now() + Protocol.PAUSE).thenRun(() -> run(true));
+                        return;
+                    }
+                } catch (InterruptedException error) {
+                    wasInterrupted |= isDeaf || !ask.leave(error, now());
+                }
+            }
+        } finally {
+            if (wasInterrupted) {
+                Thread.currentThread().interrupt();
             }
         }
-        go();
+        locks.askers.remove(this);
+        if (!ask.isHeld) {
+            end(ask.hasLeft);
+        }
+        asked.complete(null);
+        over.complete(null);
+    }
+
+    /** False: the caller has waited long enough for what is left to do. */
+    private boolean goesOn(Step step) throws InterruptedException {
+        switch (step.act()) {
+            case PAUSE, BUSY -> {
+                long patience = ask.refusal == null ? Protocol.EVER : ask.refusedAt + 1000 * Protocol.MS;
+                Runnable event = events.poll(Math.min(step.until(), patience) - now(), TimeUnit.NANOSECONDS);
+                if (event != null) {
+                    event.run();
+                } else if (now() >= patience) {
+                    return false;
+                }
+                if (ask.isWaiting && !isTold && ask.refusal == null) {
+                    isTold = true;
+                    locks.tell(each -> each.onWait(new LockEvent(ear.name, ear.owner, null, null, null, null)));
+                }
+            }
+            case LISTEN -> send(() -> locks.ears.listen(ear), nothing -> ask.listening(ear.listens(), now()));
+            default -> {
+                if (options.get("session", false) && (own == null || own.isOver())) {
+                    own = locks.wire.line(null);
+                }
+                send(() -> locks.wire.send(ear.name, options, own, step.words()), reply -> ask.replied(reply.values(), reply.isConfirmed(), now()));
+            }
+        }
         return true;
     }
 
-    void go() {
-        Step step;
-        synchronized (this) {
-            step = ask.next(Timer.now());
-            if (pause != null) {
-                pause.cancel(false);
-            }
-            switch (step.act()) {
-                case BUSY, OVER -> { }
-                case PAUSE -> pause = locks.timer.at(step.until(), this::go);
-                case LISTEN -> run(() -> locks.ears.listen(ear), nothing -> ask.listening(Timer.now()));
-                default -> run(() -> locks.wire.send(renewedWay(), step.words()),
-                        reply -> ask.replied(reply.values(), reply.isConfirmed(), Timer.now()));
-            }
-        }
-        if (step.act() == Protocol.Act.OVER) {
-            finish();
-        }
-        if (ask.refusal != null) {
-            waiting.complete(null);
-            decided.complete(null);
-        }
-    }
-
-    private <T> void run(Supplier<CompletableFuture<T>> work, Consumer<T> then) {
-        CompletableFuture.completedFuture(work).thenCompose(Supplier::get).thenAccept(value -> {
-            synchronized (this) {
-                then.accept(value);
-            }
-        }).whenComplete((nothing, error) -> {
-            if (error != null) {
-                synchronized (this) {
-                    ask.failed(FairlockException.of(locks.where(ear.name), error, true), Timer.now());
-                }
-            }
+    private <T> void send(Supplier<CompletableFuture<T>> work, Consumer<T> then) {
+        CompletableFuture.completedFuture(work).thenCompose(Supplier::get).whenComplete((value, error) -> {
             asked.complete(null);
-            if (ask.isWaiting) {
-                waiting.complete(null);
-            }
-            go();
+            events.add(error == null ? () -> then.accept(value) : () -> ask.failed(FairlockException.of(locks.where(ear.name), error, true), now()));
         });
     }
 
-    /** A session that waits has a new connection if its own has ended. */
-    private Wire.Way renewedWay() {
-        if (isSession && (way.own() == null || way.own().isOver())) {
-            way = new Wire.Way(way.name(), locks.wire.link(false, this::disconnected), way.byModule(), way.replicas(), way.syncTimeout());
+    /** Its owner's name can be used again if that ended well. A session's connection is closed. */
+    void end(boolean isWell) {
+        locks.ears.give(ear, this, isWell && !ask.isUnheard && options.get("owner", null) == null);
+        if (own != null) {
+            own.end();
         }
-        return way;
-    }
-
-    Wire.Way way() {
-        return way;
-    }
-
-    /** It is held: tells the keeper when the session's connection ends. */
-    void keep(Keeper held) {
-        keeper = held;
-        if (isSession) {
-            way.own().isKept = true;
-            if (way.own().isOver()) {
-                disconnected();
-            }
-        }
-    }
-
-    private void disconnected() {
-        if (keeper != null) {
-            keeper.lose(FairlockException.LockLost.Cause.CONNECTION);
-        }
-    }
-
-    /** Closes the session's connection. */
-    void end() {
-        if (way.own() != null) {
-            way.own().end();
-        }
-    }
-
-    /** Whether the server will get nothing more from the owner. */
-    boolean isClean() {
-        return !isOwnerGiven && !ask.isUnheard;
-    }
-
-    private void finish() {
-        if (over.complete(null)) {
-            locks.ears.leave(ear, this);
-            locks.askers.remove(this);
-            if (!ask.isHeld) {
-                locks.ears.reuse(ear, ask.hasLeft && isClean());
-                end();
-            }
-        }
-        List.of(asked, waiting, decided).forEach(each -> each.complete(null));
     }
 }

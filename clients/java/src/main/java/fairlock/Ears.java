@@ -1,24 +1,16 @@
 package fairlock;
 
+import static fairlock.Protocol.now;
+
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
-import java.util.Deque;
-import java.util.Map;
-import java.util.Set;
-import java.util.UUID;
+import java.util.*;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ConcurrentLinkedDeque;
-import java.util.function.Consumer;
 
-/**
- * The wake-ups of all waiters, by one connection. A subscription is kept for a minute, for the next wait for its lock; and so is its owner's name,
- * where that ended cleanly.
- */
+/** The wake-ups of all waiters, by one connection. */
 final class Ears extends RedisPubSubAdapter<String, String> {
-    private static final long KEPT = 60_000 * Timer.MS;
     private static final String PROCESS = host() + ":" + ProcessHandle.current().pid() + ":";
 
     /** An owner's name and its subscription. */
@@ -26,10 +18,10 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         final String name;
         final String owner;
         private final String channel;
-        /** They are told of each message (true), and of the end of the subscription (false). */
-        private final Set<Consumer<Boolean>> waiting = ConcurrentHashMap.newKeySet();
+        private final Set<Asker> users = new HashSet<>();
         private volatile StatefulRedisPubSubConnection<String, String> connection;
-        private volatile long since;
+        /** If nobody uses it, it ends a minute later. */
+        private CompletableFuture<Void> idle;
 
         private Ear(String name, String owner) {
             this.name = name;
@@ -40,50 +32,16 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         boolean listens() {
             return connection != null;
         }
-
-        private void end() {
-            connection = null;
-            waiting.forEach(each -> each.accept(false));
-        }
     }
 
     private final Wire wire;
-    private final Map<String, Ear> ears = new ConcurrentHashMap<>();
-    private final Map<String, Deque<Ear>> unused = new ConcurrentHashMap<>();
-    private final Set<Object> heard = ConcurrentHashMap.newKeySet();
-    private Link link;
+    private final Map<String, Ear> ears = new HashMap<>();
+    /** For each lock those whose names ended cleanly, for its next waits. */
+    private final Map<String, Deque<Ear>> unused = new HashMap<>();
+    private Servers.Line line;
 
     Ears(Wire wire) {
         this.wire = wire;
-    }
-
-    /** For a wait; owner null: by a name that no other has. */
-    Ear take(String name, String owner, Consumer<Boolean> waiter) {
-        Deque<Ear> free = owner == null ? unused.get(name) : null;
-        Ear spare = free == null ? null : free.pollFirst();
-        Ear ear = spare != null ? spare : new Ear(name, owner == null ? PROCESS + UUID.randomUUID() : owner);
-        return ears.compute(ear.channel, (channel, known) -> {
-            Ear taken = known == null ? ear : known;
-            taken.waiting.add(waiter);
-            return taken;
-        });
-    }
-
-    /** The wait is over. */
-    void leave(Ear ear, Consumer<Boolean> waiter) {
-        ear.since = Timer.now();
-        ears.computeIfPresent(ear.channel, (channel, known) -> {
-            known.waiting.remove(waiter);
-            return known.waiting.isEmpty() && !known.listens() ? null : known;
-        });
-    }
-
-    /** The name may be used again: the server knows nothing of it, and will not learn of it any more. */
-    void reuse(Ear ear, boolean isClean) {
-        ear.since = Timer.now();
-        if (isClean && ear.listens()) {
-            unused.computeIfAbsent(ear.name, name -> new ConcurrentLinkedDeque<>()).addFirst(ear);
-        }
     }
 
     private static String host() {
@@ -95,33 +53,64 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         }
     }
 
-    private synchronized Link link() {
-        if (link == null || link.isOver()) {
-            link = wire.link(true, this::linkEnded);
+    /** For an acquisition; owner null: by a name that no other has. */
+    synchronized Ear take(String name, String owner, Asker user) {
+        Ear spare = owner == null && unused.containsKey(name) ? unused.get(name).peek() : null;
+        if (spare != null) {
+            spare.idle.cancel(false);
+            forget(spare);
         }
-        return link;
+        Ear made = spare != null ? spare : new Ear(name, owner == null ? PROCESS + UUID.randomUUID() : owner);
+        Ear ear = ears.computeIfAbsent(made.channel, channel -> made);
+        ear.users.add(user);
+        return ear;
     }
 
-    private void linkEnded() {
-        heard.clear();
-        ears.values().forEach(Ear::end);
+    private boolean forget(Ear ear) {
+        Deque<Ear> all = unused.get(ear.name);
+        boolean was = all != null && all.remove(ear);
+        if (was && all.isEmpty()) {
+            unused.remove(ear.name);
+        }
+        return was;
+    }
+
+    /** {@code isClean}: the server knows nothing of its owner, and will not learn of it any more. Else its name is not used again. */
+    synchronized void give(Ear ear, Asker user, boolean isClean) {
+        if (!ear.users.remove(user) || !ear.users.isEmpty()) {
+            return;
+        } else if (isClean && ear.listens()) {
+            unused.computeIfAbsent(ear.name, name -> new ArrayDeque<>()).push(ear);
+            ear.idle = Protocol.at(now() + 60_000 * Protocol.MS);
+            ear.idle.thenRun(() -> end(ear));
+        } else {
+            ears.remove(ear.channel);
+            unsubscribe(ear);
+        }
+    }
+
+    private synchronized void end(Ear ear) {
+        if (forget(ear)) {
+            ears.remove(ear.channel);
+            unsubscribe(ear);
+        }
+    }
+
+    private void unsubscribe(Ear ear) {
+        if (ear.listens()) {
+            var commands = ear.connection.async();
+            ear.connection = null;
+            (wire.servers.isSharded ? commands.sunsubscribe(ear.channel) : commands.unsubscribe(ear.channel)).exceptionally(error -> null);
+        }
     }
 
     CompletableFuture<Void> listen(Ear ear) {
-        Link current = link();
+        Servers.Line current = line();
         boolean isSharded = wire.servers.isSharded;
         return current.to(ear.name).thenCompose(made -> {
             var connection = (StatefulRedisPubSubConnection<String, String>) made;
-            if (heard.add(connection)) {
-                connection.addListener(this);
-            }
             return current.sent(ear.name, isSharded ? connection.async().ssubscribe(ear.channel) : connection.async().subscribe(ear.channel))
-                    .thenRun(() -> {
-                        ear.connection = connection;
-                        if (current.isOver()) {
-                            ear.end();
-                        }
-                    });
+                    .thenRun(() -> stands(ear, current, connection));
         }).exceptionallyCompose(error -> {
             if (!isSharded || !Wire.isUnknown(error)) {
                 return CompletableFuture.failedFuture(error);
@@ -131,12 +120,33 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         });
     }
 
-    @Override
-    public void message(String channel, String message) {
-        Ear ear = ears.get(channel);
-        if (ear != null) {
-            ear.waiting.forEach(each -> each.accept(true));
+    private synchronized void stands(Ear ear, Servers.Line current, StatefulRedisPubSubConnection<String, String> connection) {
+        ear.connection = current.isOver() ? null : connection;
+    }
+
+    private synchronized Servers.Line line() {
+        if (line == null || line.isOver()) {
+            line = wire.line(this);
+            line.ended.thenRun(this::ended);
         }
+        return line;
+    }
+
+    private synchronized void ended() {
+        ears.values().forEach(ear -> tell(ear, false));
+    }
+
+    /** A message has come; or the subscription has ended. */
+    private static void tell(Ear ear, boolean listens) {
+        if (ear != null) {
+            ear.connection = listens ? ear.connection : null;
+            ear.users.forEach(each -> each.wake(listens));
+        }
+    }
+
+    @Override
+    public synchronized void message(String channel, String message) {
+        tell(ears.get(channel), true);
     }
 
     @Override
@@ -146,26 +156,7 @@ final class Ears extends RedisPubSubAdapter<String, String> {
 
     /** The slot has moved. */
     @Override
-    public void sunsubscribed(String channel, long count) {
-        Ear ear = ears.get(channel);
-        if (ear != null) {
-            ear.end();
-        }
-    }
-
-    /** Ends what was not used for a minute. */
-    void sweep() {
-        long oldest = Timer.now() - KEPT;
-        unused.values().removeIf(free -> free.removeIf(ear -> ear.since < oldest) && free.isEmpty());
-        ears.keySet().forEach(each -> ears.computeIfPresent(each, (channel, ear) -> {
-            if (!ear.waiting.isEmpty() || ear.since >= oldest) {
-                return ear;
-            } else if (ear.listens()) {
-                var commands = ear.connection.async();
-                ear.connection = null;
-                (wire.servers.isSharded ? commands.sunsubscribe(channel) : commands.unsubscribe(channel)).exceptionally(error -> null);
-            }
-            return null;
-        }));
+    public synchronized void sunsubscribed(String channel, long count) {
+        tell(ears.get(channel), false);
     }
 }

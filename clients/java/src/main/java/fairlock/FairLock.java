@@ -64,12 +64,12 @@ public final class FairLock implements Lock {
         }
     }
 
-    private Keeper mine() {
-        Keeper keeper = locks.mine().get(name);
-        if (keeper == null) {
+    private Held mine() {
+        Held held = locks.mine().get(name);
+        if (held == null) {
             throw new IllegalMonitorStateException(name + " is not held by this thread");
         }
-        return keeper;
+        return held;
     }
 
     /** IllegalMonitorStateException: this thread does not hold the lock; if it has lost it, a LockLost is the cause. */
@@ -94,8 +94,8 @@ public final class FairLock implements Lock {
 
     /** How often this thread holds the lock. */
     public int getHoldCount() {
-        Keeper keeper = locks.mine().get(name);
-        return keeper == null ? 0 : keeper.count();
+        Held held = locks.mine().get(name);
+        return held == null ? 0 : held.count();
     }
 
     /** Milliseconds until the lock frees itself; -1: never, -2: it is free. */
@@ -106,7 +106,7 @@ public final class FairLock implements Lock {
 
     /** The fencing token of this thread's hold. */
     public long token() {
-        return mine().token;
+        return mine().token();
     }
 
     @Override

@@ -3,6 +3,7 @@ package fairlock;
 import io.lettuce.core.RedisCommandExecutionException;
 import java.util.Locale;
 import java.util.Set;
+import java.util.concurrent.CompletionException;
 
 /** Base of all errors here, which are nested in it. Each names the lock and the server, and has the first failure as its cause. */
 @SuppressWarnings("serial")
@@ -78,8 +79,8 @@ public class FairlockException extends RuntimeException {
     }
 
     /** What Lettuce failed with, in a command or while it connected. */
-    static FairlockException of(String where, Throwable error, boolean wasSent) {
-        Throwable deepest = error;
+    static FairlockException of(String where, Throwable failed, boolean wasSent) {
+        Throwable error = failed instanceof CompletionException && failed.getCause() != null ? failed.getCause() : failed, deepest = error;
         for (Throwable each = error; each != null; each = each.getCause()) {
             if (each instanceof FairlockException ours) {
                 return ours;

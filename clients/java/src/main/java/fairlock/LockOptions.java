@@ -2,9 +2,7 @@ package fairlock;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.HashMap;
-import java.util.Map;
-import java.util.Set;
+import java.util.*;
 
 /**
  * Options of a Locks, which are the defaults of its locks, or of one lock. Immutable: each method returns a copy. A value that is out of range is an
@@ -87,12 +85,30 @@ public final class LockOptions {
     /** Of Locks: the first half of the owners of {@link Locks#get}: {@code redisson.getId()} shares them. Default: a random uuid. */
     public LockOptions ownerId(String id) { return with("ownerId", options().owner(range("ownerId", id != null, "there", id)).values.get("owner")); }
 
+    /** Of several the later ones count. */
+    static LockOptions merged(LockOptions... options) {
+        LockOptions all = NONE;
+        for (LockOptions each : options) {
+            all = range("the options", each != null, "there", each).over(all);
+        }
+        return all;
+    }
+
+    private LockOptions over(LockOptions others) {
+        Map<String, Object> merged = new HashMap<>(others.values);
+        merged.putAll(values);
+        return new LockOptions(merged);
+    }
+
     /** These options for one lock of a Locks with the given ones. */
     LockOptions within(LockOptions defaults) {
         values.keySet().forEach(option -> range(option, !OF_LOCKS.contains(option), "an option of one lock: give it to Locks", values.get(option)));
-        Map<String, Object> merged = new HashMap<>(defaults.values);
-        merged.putAll(values);
-        return new LockOptions(merged);
+        return over(defaults);
+    }
+
+    /** The option that only the module can do, or null. */
+    String byModule() {
+        return get("session", false) ? "session" : get("shared", false) ? "shared" : get("limit", null) != null ? "limit" : null;
     }
 
     @SuppressWarnings("unchecked")
@@ -102,7 +118,7 @@ public final class LockOptions {
 
     long nanos(String option, long seconds) {
         Duration duration = get(option, Duration.ofSeconds(seconds));
-        return duration == null ? Timer.EVER : Timer.nanos(duration);
+        return duration == null ? Protocol.EVER : Protocol.nanos(duration);
     }
 
     static <T> T range(String what, boolean isInside, String range, T value) {
@@ -118,8 +134,6 @@ public final class LockOptions {
     }
 
     private LockOptions with(String option, Object value) {
-        Map<String, Object> changed = new HashMap<>(values);
-        changed.put(option, value);
-        return new LockOptions(changed);
+        return new LockOptions(Collections.singletonMap(option, value)).over(this);
     }
 }

@@ -6,95 +6,59 @@ import io.lettuce.core.RedisURI;
 import io.lettuce.core.cluster.RedisClusterClient;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
-import java.util.List;
-import java.util.Map;
-import java.util.Optional;
-import java.util.Set;
-import java.util.UUID;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
+import java.util.*;
+import java.util.concurrent.*;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
 
 /**
  * Takes fair locks at one server, at the master that Sentinels name, or at a cluster, by connections that a client of Lettuce makes. Make one for the
- * process, and keep it.
+ * process, and keep it. Options that are given for one lock change those of this Locks; of several the later ones count.
  */
 public final class Locks implements AutoCloseable {
-    final Timer timer = new Timer();
     final Wire wire;
     final Ears ears;
     final Set<Asker> askers = ConcurrentHashMap.newKeySet();
-    final Set<Keeper> keepers = ConcurrentHashMap.newKeySet();
-    final long commandFor;
-    final long retryFor;
-    final long releaseFor;
+    final Set<Held> holds = ConcurrentHashMap.newKeySet();
+    /** Of each name the newest acquisition whose first ask is not answered: the next one asks after it. */
+    final Map<String, Asker> asking = new ConcurrentHashMap<>();
     private final LockOptions defaults;
     private final Hooks hooks;
     private final String ownerId;
-    private final ThreadLocal<Map<String, Keeper>> mine = ThreadLocal.withInitial(ConcurrentHashMap::new);
-    /** Of each name the newest acquisition whose first ask is not answered: the next one asks after it. */
-    private final Map<String, Asker> asking = new ConcurrentHashMap<>();
+    private final ThreadLocal<Map<String, Held>> mine = ThreadLocal.withInitial(ConcurrentHashMap::new);
     private volatile boolean isClosed;
 
-    private Locks(Servers servers, LockOptions options) {
-        defaults = LockOptions.range("options", options != null, "there", options);
-        hooks = options.get("hooks", null);
-        ownerId = options.get("ownerId", UUID.randomUUID().toString());
-        commandFor = options.nanos("commandTimeout", 5);
-        retryFor = options.nanos("retryTimeout", 30);
-        releaseFor = options.nanos("releaseTimeout", 5);
-        wire = new Wire(servers, timer, commandFor, options.get("module", LockOptions.Module.AUTO) == LockOptions.Module.REQUIRED);
+    private Locks(RedisClient one, RedisURI uri, RedisClusterClient cluster, LockOptions[] options) {
+        defaults = LockOptions.merged(options);
+        hooks = defaults.get("hooks", null);
+        ownerId = defaults.get("ownerId", UUID.randomUUID().toString());
+        wire = new Wire(new Servers(one, uri, cluster, defaults.nanos("commandTimeout", 5)), defaults);
         ears = new Ears(wire);
-        timer.scheduleWithFixedDelay(ears::sweep, 1, 1, TimeUnit.SECONDS);
+        Protocol.at(Protocol.now() + Protocol.MS); // The timer's thread starts now: later none may be left.
     }
 
-    /** Locks with default options, at the server of the URI, or the master that its Sentinels name. */
-    public static Locks of(RedisClient client, RedisURI uri) {
-        return of(client, uri, LockOptions.options());
-    }
-
-    /** The same with options for all its locks. */
-    public static Locks of(RedisClient client, RedisURI uri, LockOptions options) {
+    /** At the server of the URI, or the master that its Sentinels name. */
+    public static Locks of(RedisClient client, RedisURI uri, LockOptions... options) {
         LockOptions.range("the client", client != null, "a RedisClient of Lettuce", client);
         LockOptions.range("the URI", uri != null, "a RedisURI of Lettuce", uri);
-        return new Locks(new Servers(client, uri, null), options);
+        return new Locks(client, uri, null, options);
     }
 
-    /** Locks with default options, at a cluster. */
-    public static Locks of(RedisClusterClient client) {
-        return of(client, LockOptions.options());
-    }
-
-    /** The same with options for all its locks. */
-    public static Locks of(RedisClusterClient client, LockOptions options) {
+    /** At a cluster. */
+    public static Locks of(RedisClusterClient client, LockOptions... options) {
         LockOptions.range("the client", client != null, "a RedisClusterClient of Lettuce", client);
-        return new Locks(new Servers(null, null, client), options);
-    }
-
-    /** The lock, with the options of this Locks. */
-    public Held acquire(String name) throws InterruptedException {
-        return acquire(name, LockOptions.options());
+        return new Locks(null, null, client, options);
     }
 
     /** The lock. NotInTime: not within the wait. An interrupt leaves the queue. */
-    public Held acquire(String name, LockOptions options) throws InterruptedException {
-        return new Held(acquire(name, checked(name, options), true, false));
-    }
-
-    /** The lock if it is available at once, with the options of this Locks. */
-    public Optional<Held> tryAcquire(String name) throws InterruptedException {
-        return tryAcquire(name, LockOptions.options());
+    public Held acquire(String name, LockOptions... options) throws InterruptedException {
+        return acquire(name, checked(name, options), true, false);
     }
 
     /** The lock if it is available at once. */
-    public Optional<Held> tryAcquire(String name, LockOptions options) throws InterruptedException {
+    public Optional<Held> tryAcquire(String name, LockOptions... options) throws InterruptedException {
         try {
-            return Optional.of(acquire(name, options.wait(Duration.ZERO)));
+            return Optional.of(acquire(name, checked(name, options).wait(Duration.ZERO), true, false));
         } catch (FairlockException.NotReplicated error) {
             throw error;
         } catch (FairlockException.NotInTime error) {
@@ -102,23 +66,17 @@ public final class Locks implements AutoCloseable {
         }
     }
 
-    /** A {@link java.util.concurrent.locks.Lock}, with the options of this Locks. */
-    public FairLock get(String name) {
-        return get(name, LockOptions.options());
-    }
-
     /** A {@link java.util.concurrent.locks.Lock}. It has owners of its own, and is not shared. */
-    public FairLock get(String name, LockOptions options) {
+    public FairLock get(String name, LockOptions... options) {
         LockOptions all = checked(name, options);
-        boolean isPlain = all.get("owner", null) == null && all.get("limit", null) == null && !all.get("shared", false) && !all.get("session", false);
-        LockOptions.range("the options of get", isPlain, "without owner, session, shared and limit", name);
+        LockOptions.range("the options of get", all.get("owner", null) == null && all.byModule() == null, "without owner, session, shared and limit", name);
         return new FairLock(this, name, all.reentrant(true));
     }
 
     /** The holder of the lock, and how many wait for it. */
     public LockInfo info(String name) {
-        checked(name, LockOptions.options());
-        return finished(again(() -> wire.info(name), Timer.now() + retryFor));
+        LockOptions options = checked(name);
+        return finished(again(() -> wire.info(name), Protocol.now() + options.nanos("retryTimeout", 30)));
     }
 
     /** Whether the server has the module; false: locks are taken by scripts. Empty: it was not asked yet. */
@@ -126,13 +84,12 @@ public final class Locks implements AutoCloseable {
         return Optional.ofNullable(wire.isNative);
     }
 
-    private LockOptions checked(String name, LockOptions options) {
+    private LockOptions checked(String name, LockOptions... options) {
         LockOptions.range("the name", name != null && !name.isEmpty(), "there", name);
-        LockOptions.range("the options", options != null, "there", options);
         if (isClosed) {
-            throw new FairlockException.Closed(where(name) + ": Locks is closed");
+            throw closed(name);
         }
-        return options.within(defaults);
+        return LockOptions.merged(options).within(defaults);
     }
 
     /** What FairLock does. A lock that the thread holds through Redisson gets one more hold: then nothing may be sent twice. */
@@ -142,82 +99,33 @@ public final class Locks implements AutoCloseable {
         acquire(name, options.owner(owner), !isShared, isDeaf);
     }
 
-    Map<String, Keeper> mine() {
+    Map<String, Held> mine() {
         return mine.get();
     }
 
-    private Keeper acquire(String name, LockOptions options, boolean isOnce, boolean isDeaf) throws InterruptedException {
+    private Held acquire(String name, LockOptions options, boolean isOnce, boolean isDeaf) throws InterruptedException {
         boolean isReentrant = options.get("reentrant", false);
-        Keeper known = isReentrant ? mine.get().get(name) : null;
+        Held known = isReentrant ? mine.get().get(name) : null;
         if (known != null && known.holdAgain()) {
             return known;
         } else if (!isDeaf && Thread.interrupted()) {
             throw new InterruptedException();
         }
-        long began = Timer.now();
-        Asker asker = begun(name, options, isOnce);
-        boolean wasInterrupted = false;
-        if (hooks != null) {
-            wasInterrupted = awaited(asker, asker.waiting, isDeaf);
-            if (asker.ask.isWaiting) {
-                tell(each -> each.onWait(new LockEvent(name, asker.ear.owner, null, null, null, null)));
-            }
-        }
-        wasInterrupted |= awaited(asker, asker.decided, isDeaf);
-        if (!asker.ask.isHeld) {
-            asker.over.copy().completeOnTimeout(null, 1, TimeUnit.SECONDS).join(); // It goes on leaving in the background.
-        }
-        if (wasInterrupted && isDeaf) {
-            Thread.currentThread().interrupt();
-        }
-        if (!asker.ask.isHeld) {
-            if (asker.ask.refusal instanceof InterruptedException error) {
-                throw error;
-            }
-            throw (FairlockException) asker.ask.refusal.fillInStackTrace();
-        }
-        Keeper keeper = new Keeper(this, asker, options, isOnce, isReentrant ? mine.get() : new ConcurrentHashMap<>());
-        if (wasInterrupted && !isDeaf) {
-            background(keeper::release);
-            throw new InterruptedException();
-        }
-        tell(each -> each.onAcquired(new LockEvent(name, keeper.owner, keeper.token, Duration.ofNanos(Timer.now() - began), null, null)));
-        return keeper;
-    }
-
-    private Asker begun(String name, LockOptions options, boolean isOnce) {
+        long began = Protocol.now();
         Asker asker = new Asker(this, name, options, isOnce);
         askers.add(asker);
-        Asker before = asking.put(name, asker);
-        asker.asked.thenRun(() -> asking.remove(name, asker));
         if (isClosed) {
-            asker.leave(new FairlockException.Closed(where(name) + ": Locks was closed"));
-        } else if (before == null) {
-            asker.go();
-        } else {
-            before.asked.thenRun(asker::go);
+            asker.leave(closed(name));
         }
-        return asker;
-    }
-
-    /** Waits, and takes the acquisition back at an interrupt. True: there was one. */
-    private boolean awaited(Asker asker, CompletableFuture<Void> what, boolean isDeaf) {
-        boolean wasInterrupted = false;
-        while (!what.isDone()) {
-            try {
-                what.get(Math.max(Timer.MS, asker.ask.deadline - Timer.now()), TimeUnit.NANOSECONDS);
-            } catch (TimeoutException error) {
-                asker.go();
-            } catch (InterruptedException error) {
-                wasInterrupted = true;
-                if (!isDeaf) {
-                    asker.leave(error);
-                }
-            } catch (ExecutionException error) {
-                throw new IllegalStateException(error);
-            }
+        asker.run(isDeaf);
+        if (asker.ask.refusal instanceof InterruptedException error) {
+            throw error;
+        } else if (asker.ask.refusal != null) {
+            throw (FairlockException) asker.ask.refusal.fillInStackTrace();
         }
-        return wasInterrupted;
+        Held held = new Held(asker, isReentrant ? mine.get() : new ConcurrentHashMap<>());
+        tell(each -> each.onAcquired(new LockEvent(name, held.owner(), held.token(), Duration.ofNanos(Protocol.now() - began), null, null)));
+        return held;
     }
 
     /** Ends all waits with Closed, and the connections. Locks that are held are lost; the client stays open. */
@@ -225,12 +133,15 @@ public final class Locks implements AutoCloseable {
     public void close() {
         isClosed = true;
         List<Asker> leaving = List.copyOf(askers);
-        leaving.forEach(asker -> asker.leave(new FairlockException.Closed(where(asker.ear.name) + ": Locks was closed")));
-        keepers.forEach(keeper -> keeper.lose(Cause.CLOSED));
+        leaving.forEach(asker -> asker.leave(closed(asker.ear.name)));
+        holds.forEach(held -> held.lose(Cause.CLOSED));
         CompletableFuture.allOf(leaving.stream().map(asker -> asker.over).toArray(CompletableFuture<?>[]::new))
-                .completeOnTimeout(null, commandFor, TimeUnit.NANOSECONDS).join();
+                .completeOnTimeout(null, defaults.nanos("commandTimeout", 5), TimeUnit.NANOSECONDS).join();
         wire.close();
-        timer.shutdownNow();
+    }
+
+    private FairlockException closed(String name) {
+        return new FairlockException.Closed(where(name) + ": Locks is closed");
     }
 
     String where(String name) {
@@ -238,15 +149,15 @@ public final class Locks implements AutoCloseable {
     }
 
     /** Does it until it succeeds, again after passing failures. */
-    <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> work, long end) {
-        return again(work, new Protocol.Tries(Timer.EVER), end);
+    static <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> work, long end) {
+        return again(work, new Protocol.Tries(Protocol.EVER), end);
     }
 
-    private <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> work, Protocol.Tries tries, long end) {
+    private static <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> work, Protocol.Tries tries, long end) {
         return CompletableFuture.completedFuture(work).thenCompose(Supplier::get).exceptionallyCompose(error -> {
             FairlockException failure = FairlockException.of("", error, true);
-            long next = tries.next(failure, Timer.now());
-            return next < 0 || next > end ? CompletableFuture.failedFuture(failure) : timer.pause(next).thenCompose(now -> again(work, tries, end));
+            long next = tries.next(failure, Protocol.now());
+            return next < 0 || next > end ? CompletableFuture.failedFuture(failure) : Protocol.at(next).thenCompose(now -> again(work, tries, end));
         });
     }
 

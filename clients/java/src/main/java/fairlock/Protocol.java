@@ -1,7 +1,11 @@
 package fairlock;
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
 /**
@@ -9,6 +13,12 @@ import java.util.function.Supplier;
  * handed in. clients/protocol.md tells it in words.
  */
 final class Protocol {
+    static final long MS = 1_000_000;
+    /** Longer times are cut to what no process lives to see. */
+    static final long EVER = Long.MAX_VALUE / 4;
+    static final long PAUSE = 50 * MS;
+    private static final long START = System.nanoTime();
+
     private Protocol() {}
 
     /** What to do: send a command, listen to the owner's channel, pause until a message or for a time. BUSY: the answer to the step before is due. */
@@ -16,9 +26,23 @@ final class Protocol {
 
     record Step(Act act, List<String> words, long until) {}
 
-    /** What is asked for. A try joins no queue; {@code late} of 1 to 1.1 spreads the asks of many; {@code where} names lock and server. */
-    record Wish(String name, String owner, List<String> options, boolean isTry, long lease, long patience, long longest, long retryFor, double late,
-            Supplier<String> where) {}
+    static long now() {
+        return System.nanoTime() - START;
+    }
+
+    static long nanos(Duration duration) {
+        return duration.getSeconds() >= EVER / 1_000_000_000 ? EVER : duration.toNanos();
+    }
+
+    /** Whole milliseconds, rounded up, for the server. */
+    static String ms(long nanos) {
+        return Long.toString(Math.max(1, (nanos + MS - 1) / MS));
+    }
+
+    /** Completes at that time, by the timer of the JDK; cancelled, it leaves nothing there. */
+    static CompletableFuture<Void> at(long time) {
+        return new CompletableFuture<Void>().completeOnTimeout(null, time - now(), TimeUnit.NANOSECONDS);
+    }
 
     static List<String> words(Act act, String name, String owner, String... more) {
         List<String> words = new ArrayList<>(List.of("FAIRLOCK." + act, name, owner));
@@ -28,10 +52,8 @@ final class Protocol {
 
     /** Failures in a row. */
     static final class Tries {
-        static final long PAUSE = 50 * Timer.MS;
         private final long longest;
-        private long since = -1;
-        private long pause = PAUSE / 2;
+        private long since = -1, pause = PAUSE / 2;
 
         Tries(long longest) {
             this.longest = longest;
@@ -47,32 +69,52 @@ final class Protocol {
 
     /** An acquisition under way. */
     static final class Ask {
-        boolean isHeld;
+        /** It is in the queue. The reply to an ask was lost: the server may do it later. The server has said that it forgets the owner. */
+        boolean isHeld, isWaiting, isUnheard, hasLeft;
         /** Why it ended without the lock; it may still have to leave the queue. */
         Exception refusal;
-        /** Whether it is in the queue. */
-        boolean isWaiting;
-        /** Whether the reply to an ask was lost: the server may do it later. */
-        boolean isUnheard;
-        /** Whether the server has said that it forgets the owner. */
-        boolean hasLeft;
-        long token;
-        long leaseFrom;
+        long token, leaseFrom, refusedAt;
+        /** Whether an ask may be repeated. */
+        final boolean isOnce;
+        final long lease;
+        /** Spreads the asks of many. */
+        double late = ThreadLocalRandom.current().nextDouble(1, 1.1);
 
-        private final Wish wish;
-        final long deadline;
+        private final String name, owner;
+        private final Supplier<String> where;
+        private final List<String> words = new ArrayList<>();
+        private final boolean isTry;
+        private final long retryFor, deadline;
         private Tries tries;
         private FairlockException first;
         private Act act = Act.ACQUIRE, sent;
-        private long sentAt, notBefore, askAt, leaveUntil;
-        private boolean isBusy, isWoken, isListening, isUnconfirmed;
+        private long sentAt, notBefore, askAt;
+        private boolean isBusy = true, isWoken, isListening, isUnconfirmed;
 
-        /** @param isListening whether the owner's channel is listened to already */
-        Ask(Wish wish, boolean isListening, long now) {
-            this.wish = wish;
+        /** {@code isListening}: whether the owner's channel is listened to already; {@code where} names lock and server. */
+        Ask(String name, String owner, LockOptions options, boolean isOnce, boolean isListening, Supplier<String> where, long now) {
+            this.name = name;
+            this.owner = owner;
+            this.isOnce = isOnce;
+            this.where = where;
             this.isListening = isListening;
-            deadline = Math.min(Timer.EVER, now + wish.longest);
-            tries = new Tries(wish.retryFor);
+            long wait = options.get("wait", null) == null ? EVER : options.nanos("wait", 0);
+            isTry = wait == 0;
+            lease = options.nanos("lease", 30);
+            retryFor = options.nanos("retryTimeout", 30);
+            deadline = Math.min(EVER, now + (isTry ? options.nanos("commandTimeout", 5) : wait));
+            tries = new Tries(retryFor);
+            Integer limit = options.get("limit", null);
+            words.addAll(limit != null ? List.of("SHARED", limit.toString()) : options.get("shared", false) ? List.of("SHARED") : List.of());
+            words.addAll(options.get("session", false) ? List.of("SESSION") : List.of());
+            words.addAll(isOnce ? List.of("ONCE") : List.of());
+            words.addAll(isTry ? List.of("NOWAIT") : List.of("ENQUEUE", "PATIENCE", ms(options.nanos("patience", 10))));
+        }
+
+        /** It is its turn for the first ask. */
+        void begun(long now) {
+            isBusy = false;
+            then(act, now);
         }
 
         Step next(long now) {
@@ -82,35 +124,24 @@ final class Protocol {
             if (act == Act.PAUSE && (isWoken || now >= askAt)) {
                 act = isWoken ? Act.ACQUIRE : Act.LISTEN; // Without a message the connection may be dead.
             }
-            long pause = act == Act.PAUSE ? askAt : notBefore;
-            if (isBusy || act == Act.OVER) {
-                return new Step(isBusy ? Act.BUSY : act, null, 0);
-            } else if (now < pause) {
-                return new Step(Act.PAUSE, null, refusal == null ? Math.min(pause, deadline) : pause);
+            long until = isBusy ? EVER : act == Act.PAUSE ? askAt : notBefore;
+            if (act == Act.OVER && !isBusy) {
+                return new Step(act, null, 0);
+            } else if (now < until) {
+                return new Step(isBusy ? Act.BUSY : Act.PAUSE, null, refusal == null ? Math.min(until, deadline) : until);
             }
             isBusy = true;
             isWoken &= act != Act.ACQUIRE;
             sent = act;
             sentAt = now;
-            return new Step(act, words(), 0);
-        }
-
-        private List<String> words() {
-            List<String> words = Protocol.words(act, wish.name, wish.owner);
-            if (act == Act.ACQUIRE || act == Act.RENEW) {
-                words.addAll(List.of("LEASE", Timer.ms(wish.lease)));
-            } else if (act == Act.RELEASE && token > 0) {
-                words.addAll(List.of("TOKEN", Long.toString(token)));
-            }
-            if (act == Act.ACQUIRE) {
-                words.addAll(wish.options);
-                words.addAll(wish.isTry ? List.of("NOWAIT") : List.of("ENQUEUE", "PATIENCE", Timer.ms(wish.patience)));
-            }
-            return words;
+            List<String> message = Protocol.words(act, name, owner);
+            message.addAll(act == Act.ACQUIRE || act == Act.RENEW ? List.of("LEASE", ms(lease)) : List.of());
+            message.addAll(act == Act.ACQUIRE ? words : act == Act.RELEASE && token > 0 ? List.of("TOKEN", Long.toString(token)) : List.of());
+            return new Step(act, message, 0);
         }
 
         private FairlockException late() {
-            String text = wish.where.get() + ": not acquired in time" + (isUnconfirmed ? ": too few replicas have confirmed it" : "")
+            String text = where.get() + ": not acquired in time" + (isUnconfirmed ? ": too few replicas have confirmed it" : "")
                     + (first == null ? "" : ": " + first.getMessage());
             return isUnconfirmed ? new FairlockException.NotReplicated(text, first) : new FairlockException.NotInTime(text, first);
         }
@@ -119,12 +150,12 @@ final class Protocol {
         void replied(List<Object> reply, boolean isConfirmed, long now) {
             isBusy = false;
             first = null;
-            tries = new Tries(wish.retryFor);
+            tries = new Tries(retryFor);
             isWaiting = reply.size() == 2;
             Long number = (Long) reply.get(0);
             if (isWaiting) {
                 token = 0;
-                askAt = Timer.later(now, (Long) reply.get(1) * wish.late);
+                askAt = now + (long) Math.min(EVER, (Long) reply.get(1) * late * MS);
                 then(isListening ? Act.PAUSE : Act.LISTEN, now);
             } else if (sent == Act.CANCEL) {
                 hasLeft = number == 1;
@@ -135,17 +166,17 @@ final class Protocol {
                 leave(late(), now);
             } else {
                 token = sent == Act.ACQUIRE ? number : token;
-                granted(isConfirmed, now);
+                isUnconfirmed = !isConfirmed;
+                granted(now);
             }
         }
 
-        private void granted(boolean isConfirmed, long now) {
-            isUnconfirmed = !isConfirmed;
+        private void granted(long now) {
             if (refusal != null || isUnconfirmed) {
                 then(Act.RELEASE, now);
-            } else if (sent == Act.ACQUIRE && now - sentAt >= wish.lease / 3) {
+            } else if (sent == Act.ACQUIRE && now - sentAt >= lease / 3) {
                 then(Act.RENEW, now);
-            } else if (now - sentAt >= wish.lease) {
+            } else if (now - sentAt >= lease) {
                 then(Act.ACQUIRE, now);
             } else {
                 isHeld = true;
@@ -157,19 +188,17 @@ final class Protocol {
         /** It is not the holder any more. */
         private void released(long now) {
             token = 0;
-            if (refusal != null) {
-                act = Act.OVER;
-            } else if (isUnconfirmed && wish.isTry) {
+            if (refusal == null && isUnconfirmed && isTry) {
                 leave(late(), now);
             } else {
-                then(Act.ACQUIRE, isUnconfirmed ? now + Tries.PAUSE : now);
+                then(refusal != null ? Act.OVER : Act.ACQUIRE, isUnconfirmed ? now + PAUSE : now);
             }
         }
 
-        /** The subscription stands. What was published before is unknown: ask again. */
-        void listening(long now) {
+        /** The subscription stands, or has ended again. What was published before is unknown: ask again. */
+        void listening(boolean stands, long now) {
             isBusy = false;
-            isListening = true;
+            isListening = stands;
             then(Act.ACQUIRE, now);
         }
 
@@ -187,8 +216,8 @@ final class Protocol {
             if (failure.is("NOTHELD") && sent != Act.CANCEL) {
                 released(now);
             } else if (refusal != null) {
-                boolean isOver = !failure.isPassing() && (sent == Act.CANCEL || sent == Act.RELEASE) || now >= leaveUntil;
-                then(isOver ? Act.OVER : Act.CANCEL, Math.max(again, now + Tries.PAUSE));
+                boolean isOver = !failure.isPassing() && (sent == Act.CANCEL || sent == Act.RELEASE) || now >= refusedAt + lease;
+                then(isOver ? Act.OVER : Act.CANCEL, Math.max(again, now + PAUSE));
             } else {
                 first = first == null || !failure.isPassing() ? failure : first;
                 then(sent == Act.RELEASE ? sent : Act.ACQUIRE, again);
@@ -211,7 +240,8 @@ final class Protocol {
                 return false;
             }
             refusal = why;
-            leaveUntil = Math.min(Timer.EVER, now + wish.lease);
+            refusedAt = now;
+            isBusy &= sent != null;
             if (!isBusy) { // Else when the answer has come.
                 then(Act.CANCEL, now);
             }
@@ -222,14 +252,15 @@ final class Protocol {
     /** The lease of a lock that is held. */
     static final class Hold {
         private final boolean isRenewed;
-        private long lease, from, due;
+        volatile long lease;
+        private long from, due;
 
         Hold(long lease, long from, boolean isRenewed) {
             this.isRenewed = isRenewed;
             renewed(lease, from);
         }
 
-        /** RENEW, PAUSE until {@link #end} or {@link #due}, or OVER: it is lost. */
+        /** RENEW, PAUSE until {@link #due}, or OVER: it is lost. */
         Act next(long now) {
             return now >= end() ? Act.OVER : now >= due ? Act.RENEW : Act.PAUSE;
         }
@@ -237,20 +268,12 @@ final class Protocol {
         void renewed(long newLease, long sentAt) {
             lease = newLease;
             from = Math.max(from, sentAt);
-            due = isRenewed ? from + lease / 3 : Timer.EVER;
+            due = isRenewed ? from + lease / 3 : EVER;
         }
 
-        void failed(long now) {
-            due = isRenewed ? now + Math.max(Tries.PAUSE, lease / 10) : Timer.EVER;
-        }
-
-        /** Whatever becomes of this renewal, the next one is due. */
-        void sent(long now) {
-            due = now + Math.max(Tries.PAUSE, lease / 3);
-        }
-
-        long lease() {
-            return lease;
+        /** Whatever becomes of this renewal, the next one is due after such a part of the lease. */
+        void again(long now, int part) {
+            due = isRenewed ? now + Math.max(PAUSE, lease / part) : EVER;
         }
 
         long due() {
@@ -258,7 +281,7 @@ final class Protocol {
         }
 
         long end() {
-            return Math.min(Timer.EVER, from + lease);
+            return Math.min(EVER, from + lease);
         }
     }
 }

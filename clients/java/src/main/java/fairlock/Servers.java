@@ -1,12 +1,14 @@
 package fairlock;
 
+import static fairlock.Protocol.EVER;
+import static fairlock.Protocol.now;
 import static java.util.concurrent.CompletableFuture.completedFuture;
+import static java.util.concurrent.CompletableFuture.failedFuture;
 
-import io.lettuce.core.ConnectionFuture;
-import io.lettuce.core.RedisClient;
-import io.lettuce.core.RedisURI;
+import io.lettuce.core.*;
 import io.lettuce.core.api.StatefulConnection;
 import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.api.async.BaseRedisAsyncCommands;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.cluster.SlotHash;
 import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
@@ -14,81 +16,207 @@ import io.lettuce.core.cluster.models.partitions.Partitions;
 import io.lettuce.core.cluster.models.partitions.RedisClusterNode;
 import io.lettuce.core.cluster.pubsub.StatefulRedisClusterPubSubConnection;
 import io.lettuce.core.codec.StringCodec;
+import io.lettuce.core.output.NestedMultiOutput;
+import io.lettuce.core.protocol.CommandArgs;
+import io.lettuce.core.protocol.ProtocolKeyword;
+import io.lettuce.core.pubsub.RedisPubSubListener;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.nio.charset.StandardCharsets;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionStage;
+import java.time.Duration;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.*;
 
 /** What the user's client reaches: one server or the master that Sentinels name ({@code one}, {@code uri}), or a cluster. The others are null. */
 final class Servers {
-    /** A connection, and the library's name for its server. In a cluster it is one to all, and the name is null. */
-    record Opened(StatefulConnection<String, String> connection, Object server) {}
-
-    final RedisClusterClient cluster;
     /** Whether it has sharded channels: a cluster before Redis 7.0 has none. */
     volatile boolean isSharded;
+    /** Nanoseconds for an answer that is given at once. */
+    private final long longest;
     private final RedisClient one;
     private final RedisURI uri;
+    private final RedisClusterClient cluster;
     private volatile Partitions partitions = new Partitions();
     private long refreshedAt;
     private CompletableFuture<?> refresh = completedFuture(null);
 
-    Servers(RedisClient one, RedisURI uri, RedisClusterClient cluster) {
+    Servers(RedisClient one, RedisURI uri, RedisClusterClient cluster, long longest) {
         this.one = one;
         this.uri = uri;
         this.cluster = cluster;
+        this.longest = longest;
         isSharded = cluster != null;
     }
 
-    CompletionStage<Opened> open(boolean isPubSub) {
-        if (cluster != null) {
-            CompletableFuture<?> known = partitions.isEmpty() ? refreshed() : completedFuture(null);
-            return isPubSub ? known.thenCompose(done -> cluster.connectPubSubAsync(StringCodec.UTF8)).thenApply(made -> new Opened(made, null))
-                    : known.thenCompose(done -> cluster.connectAsync(StringCodec.UTF8)).thenApply(made -> new Opened(made, null));
+    /** Lettuce asks for a name up to 7, and deprecates it. */
+    @SuppressWarnings("deprecation")
+    private record Keyword(String name) implements ProtocolKeyword {
+        @Override
+        public byte[] getBytes() {
+            return name.getBytes(StandardCharsets.US_ASCII);
         }
-        ConnectionFuture<? extends StatefulConnection<String, String>> opening =
-                isPubSub ? one.connectPubSubAsync(StringCodec.UTF8, uri) : one.connectAsync(StringCodec.UTF8, uri);
-        return opening.thenApply(connection -> new Opened(connection, uri.getSentinels().isEmpty() ? uri : opening.getRemoteAddress()));
     }
 
-    /** The lock's server: a cluster's node has an id. */
-    Object server(Opened opened, String name) {
-        RedisClusterNode node = cluster == null ? null : node(name);
-        if (cluster != null && node == null) {
-            throw new IllegalStateException("no node of the cluster has the slot");
+    /** A flat reply. INFO has a boolean in RESP3. */
+    private static final class Values extends NestedMultiOutput<String, String> {
+        Values() {
+            super(StringCodec.UTF8);
         }
-        return cluster == null ? opened.server : node.getNodeId();
+
+        @Override
+        public void set(boolean value) {
+            set(value ? 1 : 0);
+        }
+    }
+
+    /**
+     * A connection that the client makes, in a cluster one to all nodes, until it is disconnected or silent. Then it is closed, with all that is on
+     * its way, which Lettuce would send again unseen; the next command has another one made.
+     */
+    final class Line {
+        final CompletableFuture<Void> ended = new CompletableFuture<>();
+        final CompletableFuture<Void> closed;
+        /** Whether a session depends on it: silence may end. */
+        volatile boolean isKept;
+        private final CompletableFuture<? extends StatefulConnection<String, String>> opened;
+        private final RedisPubSubListener<String, String> ears;
+        private final Set<Object> watched = ConcurrentHashMap.newKeySet();
+        private volatile Object address;
+
+        /** @param ears is told of messages; null: for commands */
+        Line(RedisPubSubListener<String, String> ears) {
+            this.ears = ears;
+            CompletableFuture<StatefulConnection<String, String>> opening = completedFuture(ears != null).thenCompose(this::open);
+            opened = opening.copy().orTimeout(longestToOpen(), TimeUnit.NANOSECONDS);
+            closed = ended.thenCompose(over -> opening).thenCompose(StatefulConnection::closeAsync).exceptionally(error -> null);
+            opened.exceptionally(error -> {
+                end();
+                return null;
+            });
+        }
+
+        /** TLS and a cluster's topology take their time. */
+        private long longestToOpen() {
+            return Math.min(EVER, 4 * longest);
+        }
+
+        private CompletionStage<StatefulConnection<String, String>> open(boolean isPubSub) {
+            if (cluster != null) {
+                CompletableFuture<?> known = partitions.isEmpty() ? refreshed() : completedFuture(null);
+                return known.thenCompose(done -> isPubSub ? cluster.connectPubSubAsync(StringCodec.UTF8).thenApply(made -> made)
+                        : cluster.connectAsync(StringCodec.UTF8).thenApply(made -> made));
+            }
+            ConnectionFuture<? extends StatefulConnection<String, String>> opening =
+                    isPubSub ? one.connectPubSubAsync(StringCodec.UTF8, uri) : one.connectAsync(StringCodec.UTF8, uri);
+            return opening.thenApply(connection -> {
+                address = uri.getSentinels().isEmpty() ? uri : opening.getRemoteAddress();
+                return connection;
+            });
+        }
+
+        boolean isOver() {
+            return ended.isDone();
+        }
+
+        void end() {
+            ended.complete(null);
+        }
+
+        /** The library's name for the lock's server. */
+        Object server(String name) {
+            return cluster == null ? address : node(name).getNodeId();
+        }
+
+        /** The connection to the lock's server. */
+        CompletableFuture<StatefulRedisConnection<String, String>> to(String name) {
+            return checked(name, false, longestToOpen(), opened.thenCompose(made -> nodeOf(made, name))).thenApply(connection -> {
+                if (watched.add(connection)) {
+                    if (connection instanceof StatefulRedisPubSubConnection<String, String> heard) {
+                        heard.addListener(ears);
+                    }
+                    connection.setTimeout(Duration.ZERO); // The client's own is for its own commands.
+                    connection.addListener(new RedisConnectionStateListener() {
+                        @Override
+                        public void onRedisDisconnected(RedisChannelHandler<?, ?> which) {
+                            end();
+                        }
+                    });
+                }
+                return connection;
+            });
+        }
+
+        private CompletionStage<? extends StatefulRedisConnection<String, String>> nodeOf(StatefulConnection<String, String> made, String name) {
+            return made instanceof StatefulRedisClusterPubSubConnection<String, String> ears ? ears.getConnectionAsync((String) server(name))
+                    : made instanceof StatefulRedisClusterConnection<String, String> nodes ? nodes.getConnectionAsync((String) server(name))
+                    : completedFuture((StatefulRedisConnection<String, String>) made);
+        }
+
+        /** A command by a connection to one server. {@code isFollowed}: in a cluster the client follows MOVED and ASK. */
+        CompletableFuture<List<Object>> call(StatefulRedisConnection<String, String> to, String name, long nanos, List<String> words, boolean isFollowed) {
+            return call(to.async(), name, nanos, words).exceptionallyCompose(error -> {
+                FairlockException failure = FairlockException.of("", error, true);
+                return isFollowed && (failure.is("MOVED") || failure.is("ASK"))
+                        && opened.join() instanceof StatefulRedisClusterConnection<String, String> all
+                        ? call(all.async(), name, nanos, words) : failedFuture(error);
+            });
+        }
+
+        private CompletableFuture<List<Object>> call(BaseRedisAsyncCommands<String, String> commands, String name, long nanos, List<String> words) {
+            CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8);
+            for (String word : words.subList(1, words.size())) {
+                if (word.equals(name)) { // By its first key the client finds the node.
+                    arguments.addKey(word);
+                } else {
+                    arguments.addValue(word);
+                }
+            }
+            return checked(name, true, nanos, commands.dispatch(new Keyword(words.get(0)), new Values(), arguments));
+        }
+
+        <T> CompletableFuture<T> sent(String name, CompletionStage<T> command) {
+            return checked(name, true, longest, command);
+        }
+
+        private <T> CompletableFuture<T> checked(String name, boolean wasSent, long nanos, CompletionStage<? extends T> work) {
+            return work.<T>thenApply(value -> value).toCompletableFuture().orTimeout(nanos, TimeUnit.NANOSECONDS).exceptionallyCompose(error -> {
+                FairlockException failure = FairlockException.of(name + ": " + where(name), error, wasSent);
+                boolean isSilent = failure.getCause() instanceof TimeoutException || failure.getCause() instanceof RedisCommandTimeoutException;
+                if (isSilent && !isKept || failure.is("READONLY")) {
+                    end();
+                }
+                if (failure.isPassing() && !failure.is("BUSY")) {
+                    refreshed();
+                }
+                return failedFuture(failure);
+            });
+        }
     }
 
     private RedisClusterNode node(String name) {
-        return partitions.getMasterBySlot(SlotHash.getSlot(name.getBytes(StandardCharsets.UTF_8)));
-    }
-
-    /** The connection to the lock's server. */
-    CompletionStage<? extends StatefulRedisConnection<String, String>> to(Opened opened, String name) {
-        if (opened.connection instanceof StatefulRedisClusterPubSubConnection<String, String> ears) {
-            return ears.getConnectionAsync((String) server(opened, name));
+        RedisClusterNode node = partitions.getMasterBySlot(SlotHash.getSlot(name.getBytes(StandardCharsets.UTF_8)));
+        if (node == null) {
+            throw new IllegalStateException("no node of the cluster has the slot");
         }
-        return opened.connection instanceof StatefulRedisClusterConnection<String, String> nodes
-                ? nodes.getConnectionAsync((String) server(opened, name))
-                : completedFuture((StatefulRedisConnection<String, String>) opened.connection);
+        return node;
     }
 
-    /** As people write it. */
+    /** The lock's server, as people write it. */
     String where(String name) {
-        RedisClusterNode node = cluster == null ? null : node(name);
-        if (cluster != null && node == null) {
+        boolean isWatched = cluster == null && !uri.getSentinels().isEmpty();
+        try {
+            RedisURI shown = cluster != null ? node(name).getUri() : isWatched ? uri.getSentinels().get(0) : uri;
+            String at = shown.getSocket() != null ? shown.getSocket() : shown.getHost() + ":" + shown.getPort();
+            return isWatched ? uri.getSentinelMasterId() + " of the Sentinel " + at : at;
+        } catch (IllegalStateException error) {
             return "the cluster";
         }
-        boolean isWatched = cluster == null && !uri.getSentinels().isEmpty();
-        RedisURI shown = node != null ? node.getUri() : isWatched ? uri.getSentinels().get(0) : uri;
-        String at = shown.getSocket() != null ? shown.getSocket() : shown.getHost() + ":" + shown.getPort();
-        return isWatched ? uri.getSentinelMasterId() + " of the Sentinel " + at : at;
     }
 
     /** After a failure a cluster is asked for its slots, not all the time: the client does so by itself only if its options say so. */
-    synchronized CompletableFuture<?> refreshed() {
-        if (cluster != null && refresh.isDone() && (partitions.isEmpty() || Timer.now() - refreshedAt > 200 * Timer.MS)) {
-            refreshedAt = Timer.now();
+    private synchronized CompletableFuture<?> refreshed() {
+        if (cluster != null && refresh.isDone() && (partitions.isEmpty() || now() - refreshedAt > 200 * Protocol.MS)) {
+            refreshedAt = now();
             refresh = cluster.refreshPartitionsAsync().toCompletableFuture().thenRun(() -> partitions = cluster.getPartitions());
         }
         return refresh;

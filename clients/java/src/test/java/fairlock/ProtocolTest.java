@@ -8,41 +8,45 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import fairlock.Protocol.Act;
 import fairlock.Protocol.Ask;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /** The protocol without a server; times are milliseconds. */
 class ProtocolTest {
-    private final Ask ask = new Ask(wish(false, 60_000), false, 0);
+    private final Ask ask = ask(60);
     private long now;
 
-    private static Protocol.Wish wish(boolean isTry, long longest) {
-        return new Protocol.Wish("orders", "me", List.of("ONCE"), isTry, 9000 * Timer.MS, 10_000 * Timer.MS, longest * Timer.MS, 30_000 * Timer.MS, 1,
-                () -> "orders: here");
+    private static Ask ask(long seconds) {
+        LockOptions options = LockOptions.options().wait(Duration.ofSeconds(seconds)).lease(Duration.ofSeconds(9));
+        Ask ask = new Ask("orders", "me", options, true, false, () -> "orders: here", 0);
+        ask.late = 1;
+        ask.begun(0);
+        return ask;
     }
 
     private void sends(Act act, long time) {
         now = time;
-        assertEquals(act, ask.next(time * Timer.MS).act());
+        assertEquals(act, ask.next(time * Protocol.MS).act());
     }
 
     private void replied(Object... values) {
-        ask.replied(Arrays.asList(values), true, now * Timer.MS);
+        ask.replied(Arrays.asList(values), true, now * Protocol.MS);
     }
 
     private void failed(String code) {
         boolean isLost = code == null;
         FairlockException failure = isLost ? new FairlockException.Unavailable("reset", null, null) : new FairlockException.Refused(code, code, null);
         failure.isUnheard = isLost;
-        ask.failed(failure, now * Timer.MS);
+        ask.failed(failure, now * Protocol.MS);
     }
 
     private void waits() {
         sends(Act.ACQUIRE, 0);
         replied(1L, 5000L);
         sends(Act.LISTEN, 1);
-        ask.listening(Timer.MS);
+        ask.listening(true, Protocol.MS);
         sends(Act.ACQUIRE, 1);
         replied(1L, 5000L);
         sends(Act.PAUSE, 2);
@@ -54,12 +58,12 @@ class ProtocolTest {
         ask.woken(true);
         sends(Act.ACQUIRE, 3);
         replied(1L, 5000L);
-        assertEquals(5003 * Timer.MS, ask.next(4 * Timer.MS).until());
+        assertEquals(5003 * Protocol.MS, ask.next(4 * Protocol.MS).until());
         sends(Act.LISTEN, 5003);
-        ask.listening(now * Timer.MS);
+        ask.listening(true, now * Protocol.MS);
         sends(Act.ACQUIRE, 5004);
         replied(7L);
-        assertTrue(ask.isHeld && ask.token == 7 && ask.leaseFrom == 5004 * Timer.MS);
+        assertTrue(ask.isHeld && ask.token == 7 && ask.leaseFrom == 5004 * Protocol.MS);
     }
 
     @Test
@@ -122,10 +126,10 @@ class ProtocolTest {
         sends(Act.ACQUIRE, 50);
         failed("OOM");
         sends(Act.CANCEL, 51); // The first one may have arrived.
-        Ask other = new Ask(wish(false, 120_000), false, 0);
-        for (long time = 0; other.refusal == null; time = Math.max(time + 1, other.next(time * Timer.MS).until() / Timer.MS)) {
-            if (other.next(time * Timer.MS).act() == Act.BUSY) {
-                other.failed(new FairlockException.Unavailable("refused", null, null), time * Timer.MS);
+        Ask other = ask(120);
+        for (long time = 0; other.refusal == null; time++) {
+            if (other.next(time * Protocol.MS).act() == Act.BUSY) {
+                other.failed(new FairlockException.Unavailable("refused", null, null), time * Protocol.MS);
             }
             assertTrue(time < 31_100);
         }
