@@ -45,7 +45,7 @@ pub struct Args {
 }
 
 /// TLS, for a URL that begins with rediss://, as redis-cli has it.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "TLS, with rediss://")]
 pub struct TlsArgs {
     /// The certificates to trust, a file in PEM [default: the machine's].
@@ -258,10 +258,8 @@ fn url() -> String {
 /// A lock's name: any bytes, at least one.
 fn name() -> impl TypedValueParser<Value = OsString> {
     OsStringValueParser::new().try_map(|name| {
-        if name.is_empty() {
-            return Err("the name of a lock cannot be empty");
-        }
-        Ok(name)
+        let named = Some(name).filter(|name| !name.is_empty());
+        named.ok_or("the name of a lock cannot be empty")
     })
 }
 

@@ -71,10 +71,10 @@ impl Target {
         })
     }
 
-    /// Another server, for the same user.
+    /// Another server, for the same user. An empty host means the same one, as in what nodes of a cluster say.
     fn at(&self, host: &str, port: u16) -> Self {
-        let host = host.to_owned();
-        let sni = self.sni.clone();
+        let named = Some(host).filter(|host| !host.is_empty());
+        let host = named.unwrap_or(self.host_and_port().0).to_owned();
         let addr = match self.info.addr() {
             ConnectionAddr::TcpTls {
                 insecure,
@@ -89,6 +89,7 @@ impl Target {
             _ => ConnectionAddr::Tcp(host, port),
         };
         let info = self.info.clone().set_addr(addr);
+        let sni = self.sni.clone();
         Self { info, sni }
     }
 
@@ -97,18 +98,13 @@ impl Target {
         self.info.addr().to_string()
     }
 
-    /// The host's name, if it has one.
-    fn host(&self) -> &str {
+    /// The host's name, if it has one, and the port.
+    fn host_and_port(&self) -> (&str, u16) {
         match self.info.addr() {
-            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
-            _ => "127.0.0.1",
-        }
-    }
-
-    fn port(&self) -> u16 {
-        match self.info.addr() {
-            ConnectionAddr::Tcp(_, port) | ConnectionAddr::TcpTls { port, .. } => *port,
-            _ => 0,
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                (host, *port)
+            }
+            _ => ("127.0.0.1", 0),
         }
     }
 
@@ -141,8 +137,9 @@ impl Target {
             .set_push_sender(sender);
         let config = match &self.sni {
             Some(name) => {
-                info = self.at(name, self.port()).info;
-                config.set_dns_resolver(tls::Here(self.host().to_owned()))
+                let (host, port) = self.host_and_port();
+                info = self.at(name, port).info;
+                config.set_dns_resolver(tls::Here(host.to_owned()))
             }
             None => config,
         };
@@ -202,5 +199,6 @@ mod tests {
         assert_eq!(other.address(), "10.0.0.2:7001");
         assert!(matches!(other.info.addr(), ConnectionAddr::TcpTls { .. }));
         assert_eq!(other.info.redis_settings().username(), Some("ann"));
+        assert_eq!(target.at("", 7001).address(), "example.org:7001");
     }
 }

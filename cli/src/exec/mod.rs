@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitStatus;
 
+use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
 use crate::args::{ExecArgs, OnLoss};
@@ -30,7 +31,7 @@ use signals::Signals;
 /// Acquires, runs, releases; the exit code.
 pub async fn run(args: &ExecArgs, target: Target) -> Result<u8, Failure> {
     // Also as PID 1, for which the kernel ignores signals that nobody listens to.
-    let mut signals = Signals::listen()?;
+    let mut signals = signals::listen()?;
     let request = Request::new(args);
     let acquiring = async {
         match request.acquire(target).await? {
@@ -104,15 +105,9 @@ fn not_acquired(args: &ExecArgs) -> Failure {
         Some(wait) => format!("not within {}", duration(wait)),
         None => "its wait was ended by FAIRLOCK.CANCEL or CLIENT UNBLOCK".to_owned(),
     };
-    let asking = if args.is_shared() {
-        "FAIRLOCK.HOLDERS"
-    } else {
-        "FAIRLOCK.INFO"
-    };
-    Failure::new(
-        NOT_ACQUIRED,
-        format!("did not get the lock {key}: {why}. {asking} {key} says who holds it"),
-    )
+    let text =
+        format!("did not get the lock {key}: {why}. FAIRLOCK.HOLDERS {key} says who holds it");
+    Failure::new(NOT_ACQUIRED, text)
 }
 
 fn report(loss: &str, args: &ExecArgs, grace: std::time::Duration) {

@@ -49,28 +49,25 @@ impl<'a> Request<'a> {
                 .wait
                 .map(|wait| wait.saturating_sub(start.elapsed()));
             let mut was_asked = false;
-            let trouble = match self.attempt(&mut masters, left, &mut was_asked).await {
+            let text = match self.attempt(&mut masters, left, &mut was_asked).await {
                 Ok(held) => return Ok(held),
                 Err(Trouble::Elsewhere(_)) if was_asked => continue,
-                Err(trouble) => trouble,
+                Err(Trouble::Passing(text)) => text,
+                // A server that has never answered may be another one than was meant.
+                Err(Trouble::Gone(text)) if was_asked || gone.is_some() => text,
+                Err(trouble) => return Err(trouble.into()),
             };
             if was_asked {
                 gone = None;
             }
-            let first_attempt = gone.is_none() && !was_asked;
-            let text = match trouble {
-                Trouble::Passing(text) => text,
-                Trouble::Gone(text) if !first_attempt => text,
-                other => return Err(other.into()),
-            };
-            if gone.is_none() {
+            let since = *gone.get_or_insert_with(|| {
                 let reconnect = duration(self.args.reconnect);
                 eprintln!(
                     "fairlock: waiting for the lock {} was cut short: {text}. Asking again for {reconnect}",
                     word(self.key())
                 );
-            }
-            let since = *gone.get_or_insert_with(Instant::now);
+                Instant::now()
+            });
             let time_is_up = left.is_some_and(|left| left.is_zero());
             if since.elapsed() >= self.args.reconnect || time_is_up {
                 return Err(Trouble::Gone(text).into());

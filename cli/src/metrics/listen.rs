@@ -3,7 +3,6 @@
 //! Each request asks the servers, as `fairlock metrics` does, so figures are never older than the answer.
 
 use std::convert::Infallible;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,15 +46,11 @@ type Shared = Arc<Mutex<Asked>>;
 
 /// Answers for ever at `HOST:PORT`; `:PORT` is all addresses of the machine, of both kinds where it has both.
 pub async fn serve(address: &str, masters: Masters) -> Result<u8, Failure> {
-    let port = address.strip_prefix(':').and_then(|port| port.parse().ok());
-    let bound = match port {
-        Some(port) => {
-            let all: [SocketAddr; 2] = [
-                (Ipv6Addr::UNSPECIFIED, port).into(),
-                (Ipv4Addr::UNSPECIFIED, port).into(),
-            ];
-            TcpListener::bind(all.as_slice()).await
-        }
+    let bound = match address.strip_prefix(':') {
+        Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
+            Err(_) => TcpListener::bind(format!("0.0.0.0:{port}")).await,
+            bound => bound,
+        },
         None => TcpListener::bind(address).await,
     };
     let listener =

@@ -78,11 +78,8 @@ fn write(
     if kind == MetricType::Histogram {
         for samples in samples.chunk_by(|(one, _), (other, _)| one.last() == other.last()) {
             let (sum, count, buckets) = histogram(samples);
-            let node: Labels<'_> = samples
-                .iter()
-                .filter_map(|(all, _)| all.last().copied())
-                .take(1)
-                .collect();
+            let node = samples.first().and_then(|(all, _)| all.last().copied());
+            let node = Labels::from_iter(node);
             let mut metric = family.encode_family(&node)?;
             metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
         }

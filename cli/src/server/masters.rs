@@ -127,16 +127,12 @@ async fn masters(link: &mut Link) -> Result<Vec<Target>, Trouble> {
     }
     let slots = link.ask(redis::cmd("CLUSTER").arg("SLOTS")).await?;
     let nodes = addresses(&slots).ok_or_else(|| Trouble::odd(&link.target))?;
-    let targets = nodes.into_iter().map(|(host, port)| match host {
-        Some(host) => link.target.at(&host, port),
-        // The one that was asked, which does not know its own address.
-        None => link.target.at(link.target.host(), port),
-    });
+    let targets = nodes.iter().map(|(host, port)| link.target.at(host, *port));
     Ok(targets.collect())
 }
 
 /// The masters that CLUSTER SLOTS names, each once, in order of their first slots.
-fn addresses(reply: &Value) -> Option<Vec<(Option<String>, u16)>> {
+fn addresses(reply: &Value) -> Option<Vec<(String, u16)>> {
     let Value::Array(ranges) = reply else {
         return None;
     };
@@ -151,8 +147,9 @@ fn addresses(reply: &Value) -> Option<Vec<(Option<String>, u16)>> {
     Some(masters)
 }
 
-/// `[first slot, last slot, [host, port, ...] of the master, replicas...]`
-fn range(range: &Value) -> Option<(i64, (Option<String>, u16))> {
+/// `[first slot, last slot, [host, port, ...] of the master, replicas...]`; the host is empty if it is the one that was
+/// asked, which does not know its own address.
+fn range(range: &Value) -> Option<(i64, (String, u16))> {
     let Value::Array(parts) = range else {
         return None;
     };
@@ -163,7 +160,7 @@ fn range(range: &Value) -> Option<(i64, (Option<String>, u16))> {
         return None;
     };
     let host: Option<String> = redis::from_redis_value_ref(host).ok()?;
-    let host = host.filter(|host| !host.is_empty() && host != "?");
+    let host = host.filter(|host| host != "?").unwrap_or_default();
     Some((*first, (host, u16::try_from(*port).ok()?)))
 }
 
@@ -192,9 +189,9 @@ mod tests {
         ];
         let reply = Value::Array(ranges.to_vec());
         let expected = vec![
-            (Some("10.0.0.1".to_owned()), 1),
-            (Some("10.0.0.2".to_owned()), 2),
-            (None, 3),
+            ("10.0.0.1".to_owned(), 1),
+            ("10.0.0.2".to_owned(), 2),
+            (String::new(), 3),
         ];
         assert_eq!(addresses(&reply), Some(expected));
         assert_eq!(addresses(&Value::Array(vec![Value::Int(1)])), None);

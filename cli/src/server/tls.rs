@@ -16,10 +16,7 @@ use crate::failure::{Failure, USAGE};
 
 /// A server's address, with what the command line says about TLS.
 pub fn applied(info: ConnectionInfo, args: &TlsArgs) -> Result<ConnectionInfo, Failure> {
-    let is_used = args.insecure
-        || args.sni.is_some()
-        || [&args.cacert, &args.cert].iter().any(|file| file.is_some());
-    if !is_used {
+    if *args == TlsArgs::default() {
         return Ok(info);
     }
     let ConnectionAddr::TcpTls { host, port, .. } = info.addr() else {

@@ -36,8 +36,6 @@ impl Trouble {
         if error.kind() == ErrorKind::Server(ServerErrorKind::Moved)
             && let Some((host, port)) = moved(error)
         {
-            // An empty host means the one that was asked.
-            let host = if host.is_empty() { target.host() } else { host };
             return Self::Elsewhere(Box::new(target.at(host, port)));
         }
         let address = target.address();

@@ -13,6 +13,7 @@ use crate::args::Sort;
 use crate::failure::Failure;
 use crate::lock::Lock;
 use crate::server::Masters;
+use crate::shown::or_dash;
 use crate::text::{escape, millis};
 
 use super::board::Board;
@@ -124,33 +125,28 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, board: &Board) {
 }
 
 fn row_of(lock: &Lock) -> Row<'static> {
-    let name = |bytes: &Option<Vec<u8>>| bytes.as_deref().map_or_else(|| "-".to_owned(), escape);
-    let waiting = Cell::from(lock.waiting.to_string());
-    let (lock_name, next) = (Cell::from(escape(&lock.name)), Cell::from(name(&lock.next)));
-    if lock.owner.is_none() {
-        let free = Cell::from("(free)").dim();
-        return Row::new([
-            lock_name,
-            free,
-            Cell::default(),
-            Cell::default(),
-            waiting,
-            next,
-        ]);
-    }
-    let holder = match lock.holders {
-        ..=1 => name(&lock.owner),
-        several => format!("+{} {}", several - 1, name(&lock.owner)),
+    let (holder, held, lease) = match &lock.owner {
+        None => ("(free)".dim().into(), Cell::default(), Cell::default()),
+        Some(owner) => {
+            let others = match lock.holders {
+                ..=1 => String::new(),
+                several => format!("+{} ", several - 1),
+            };
+            let session = if lock.session { " s" } else { "" };
+            let lease = match lock.lease {
+                0.. => Line::from(vec![millis(lock.lease).into(), session.dim()]),
+                _ => "no end".red().into(),
+            };
+            let holder = Cell::from(others + &escape(owner));
+            (holder, millis(lock.held).into(), lease.into())
+        }
     };
-    let session = if lock.session { " s" } else { "" };
-    let lease = match lock.lease {
-        0.. => Cell::from(Line::from(vec![millis(lock.lease).into(), session.dim()])),
-        _ => Cell::from("no end").red(),
-    };
+    let waiting = lock.waiting.to_string().into();
+    let next = or_dash(lock.next.as_deref().map(escape)).into();
     Row::new([
-        lock_name,
-        holder.into(),
-        millis(lock.held).into(),
+        escape(&lock.name).into(),
+        holder,
+        held,
         lease,
         waiting,
         next,
