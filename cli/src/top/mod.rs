@@ -56,11 +56,10 @@ async fn ask(link: Link) -> Result<Said, Trouble> {
             break;
         }
     }
-    let has_more = !listing.is_over || locks.len() > PAGE;
-    locks.truncate(PAGE);
+    let rest = locks.split_off(locks.len().min(PAGE));
     Ok(Said {
+        has_more: !listing.is_over || !rest.is_empty(),
         info: listing.link.fairlock_info().await?,
         locks,
-        has_more,
     })
 }

@@ -6,58 +6,48 @@ use fairlock_testing::{Server, wait_until};
 
 use crate::program::{Program, is_alive, kill_connection};
 
-/// Runs a command under the lock `k` until something happens to the lock, and is told of in this way.
-#[track_caller]
-fn lose(options: &[&str], happens: impl FnOnce(&Server), text: &str) {
-    let server = Server::start();
-    let program = Program::holding(server.port, &[&["--owner", "me"], options].concat());
-    happens(&server);
-    let ended = program.end();
-    ended.failed(76, text);
-    assert_eq!(ended.errors.lines().count(), 1, "{ended:?}");
-}
-
 #[test]
-fn it_is_lost_when_its_connection_is_killed() {
-    let kill = |server: &Server| {
+fn whatever_takes_the_lock_away_ends_the_command_and_is_told_in_a_line() {
+    type Happens = fn(&Server);
+    fn acquire_anew(how: &str, server: &Server) {
+        let acquire = format!("FAIRLOCK.ACQUIRE k me LEASE 600000{how}");
+        let commands = ["FAIRLOCK.BREAK k OWNER me", &acquire];
+        let replies = server.connect().at_once(&commands);
+        assert!(replies.starts_with("[1, "), "{replies}");
+    }
+    let killed: Happens = |server| {
         kill_connection(server, "cmd=fairlock.holders ");
     };
-    lose(&[], kill, "the connection to the server at 127.0.0.1:");
-}
-
-#[test]
-fn it_is_lost_when_it_is_broken() {
-    let free = |server: &Server| assert_eq!(server.connect().run("FAIRLOCK.BREAK k"), "1");
-    lose(&[], free, "lost the lock k: it was freed");
-}
-
-#[test]
-fn it_is_lost_when_another_holds_it() {
-    let take = |server: &Server| {
-        let mut client = server.connect();
+    let broken: Happens = |server| assert_eq!(server.connect().run("FAIRLOCK.BREAK k"), "1");
+    let taken: Happens = |server| {
         let waiter = server.block("FAIRLOCK.ACQUIRE k an\u{1b}other LEASE 600000");
-        client.run("DEL k");
+        server.connect().run("DEL k");
         assert!(waiter.int() > 0);
     };
-    lose(&[], take, "an\\u{1b}other holds it now");
-}
-
-#[test]
-fn it_is_lost_when_it_is_acquired_anew_as_the_same_owner() {
-    for (options, how) in [(&[][..], ""), (&["--limit", "3"], " SHARED 3")] {
-        let acquire = |server: &Server| {
-            let acquire = format!("FAIRLOCK.ACQUIRE k me LEASE 600000{how}");
-            let commands = ["FAIRLOCK.BREAK k OWNER me", &acquire];
-            let replies = server.connect().at_once(&commands);
-            assert!(replies.starts_with("[1, "), "{replies}");
-        };
-        lose(options, acquire, "acquired anew as the same owner");
+    let by_owner = "acquired anew as the same owner";
+    for (options, happens, text) in [
+        (
+            &[][..],
+            killed,
+            "the connection to the server at 127.0.0.1:",
+        ),
+        (&[], broken, "lost the lock k: it was freed"),
+        (&[], taken, "an\\u{1b}other holds it now"),
+        (&[], |server| acquire_anew("", server), by_owner),
+        (
+            &["--limit", "3"],
+            |server| acquire_anew(" SHARED 3", server),
+            by_owner,
+        ),
+        (&[], |server| server.signal("KILL"), "the server is gone"),
+    ] {
+        let server = Server::start();
+        let program = Program::holding(server.port, &[&["--owner", "me"], options].concat());
+        happens(&server);
+        let ended = program.end();
+        ended.failed(76, text);
+        assert_eq!(ended.errors.lines().count(), 1, "{ended:?}");
     }
-}
-
-#[test]
-fn it_is_lost_when_the_server_is_killed() {
-    lose(&[], |server| server.signal("KILL"), "the server is gone");
 }
 
 #[test]
