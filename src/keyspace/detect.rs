@@ -2,7 +2,7 @@
 //! where a step relies on the list.
 
 use crate::lock::Holding;
-use crate::server::{Key, Kind};
+use crate::server::Kind;
 
 use super::open_lock::OpenLock;
 use super::repair;
@@ -20,7 +20,7 @@ impl OpenLock<'_> {
             && self.queue.fits(Kind::List)
             && self.scores.fits(Kind::SortedSet);
         if !are_usable {
-            let expiries = [&self.lock, &self.queue, &self.scores].map(Key::expires_at);
+            let expiries = [&self.lock, &self.queue, &self.scores].map(write::expiry);
             return Err(Unusable {
                 expires: expiries.into_iter().flatten().min(),
             });

@@ -1,7 +1,7 @@
 //! What is written of a holder: its hold count and the token in the lock's hash, and of a shared holder its entry in
 //! the shared-holders key.
 
-use crate::lock::{Holder, Limit, Terms};
+use crate::lock::{Holder, Limit, Terms, Wall};
 use crate::server::{Key, Str, decimal, string};
 
 use super::number::number;
@@ -24,7 +24,7 @@ pub fn token_text(holder: &Holder) -> Str {
 /// Reads it: an exclusive holder, if it has a token. Its lease is in no field.
 pub fn exclusive(lock: &Key<'_>) -> Option<Holder> {
     let token = token_of(lock)?;
-    Some(Holder::new(Terms::UNKNOWN, 0, token, None))
+    Some(Holder::new(Terms::UNKNOWN, Wall::default(), token, None))
 }
 
 /// The token in the lock's hash.
@@ -42,7 +42,7 @@ pub fn read_token(text: &Str) -> Option<i64> {
 /// What the shared-holders key says of a holder.
 pub fn entry(holder: &Holder) -> Vec<u8> {
     let limit = holder.terms.limit.shown();
-    format!("{} {limit} {}", holder.lease_end, holder.token).into_bytes()
+    format!("{} {limit} {}", holder.lease_end.millis(), holder.token).into_bytes()
 }
 
 /// Reads an entry; `None` if the text is not one.
@@ -55,6 +55,7 @@ pub fn read_entry(text: &[u8]) -> Option<Holder> {
             .and_then(|word| u64::try_from(word).ok())
     };
     let (lease_end, limit, token) = (next()?, next()?, next()?);
+    let lease_end = Wall::of(lease_end);
     let limit = Limit::read(u32::try_from(limit).ok()?);
     let token = i64::try_from(token).ok()?;
     let is_all = words.next().is_none();
@@ -81,7 +82,12 @@ mod tests {
                 limit,
                 ..Terms::UNKNOWN
             };
-            let holder = Holder::new(terms, 1_795_222_021_229, 1_795_222_021_229_276, None);
+            let holder = Holder::new(
+                terms,
+                Wall::of(1_795_222_021_229),
+                1_795_222_021_229_276,
+                None,
+            );
             assert_eq!(read_entry(&entry(&holder)), Some(holder));
         }
         for text in [

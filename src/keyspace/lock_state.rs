@@ -6,8 +6,8 @@ use std::ffi::CStr;
 use redis_module::NotifyEvent;
 
 use crate::lock::{
-    Event, Holder, Holding, Holds, Millis, Owner, Queueing, Session, SharedHolders, Sharing, State,
-    Turn, Waiter,
+    Event, Holder, Holding, Holds, Owner, Queueing, Session, SharedHolders, Sharing, State, Turn,
+    Waiter, Wall,
 };
 use crate::server::{Access, Kind, decimal};
 
@@ -40,12 +40,12 @@ impl Holding for OpenLock<'_> {
         self.lock.kind() != Kind::Empty
     }
 
-    fn lease_end(&mut self) -> Option<Millis> {
+    fn lease_end(&mut self) -> Option<Wall> {
         let lock = &self.lock;
         *self
             .known
             .lease_end
-            .get_or_insert_with(|| lock.expires_at())
+            .get_or_insert_with(|| write::expiry(lock))
     }
 
     fn holds(&mut self, owner: &[u8]) -> Holds {
@@ -93,7 +93,7 @@ impl Holding for OpenLock<'_> {
         write::set_field(&mut self.lock, field, &decimal(holds), event);
     }
 
-    fn set_lease_end(&mut self, at: Millis) {
+    fn set_lease_end(&mut self, at: Wall) {
         write::set_expiry(&mut self.lock, at);
         self.known.lease_end = Some(Some(at));
         if self.tracked.shared.is_some() {
@@ -163,7 +163,7 @@ impl Sharing for OpenLock<'_> {
         self.widen_shared(owner);
     }
 
-    fn set_lease_of(&mut self, owner: &[u8], at: Millis) {
+    fn set_lease_of(&mut self, owner: &[u8], at: Wall) {
         let Some(shared) = &mut self.tracked.shared else {
             return;
         };
@@ -203,7 +203,11 @@ impl Queueing for OpenLock<'_> {
     }
 
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
-        let score = self.tracked.line.get(owner).map_or(0, |known| known.score);
+        let score = self
+            .tracked
+            .line
+            .get(owner)
+            .map_or_else(Wall::default, |known| known.score);
         self.tracked.line.set(owner, Waiter { score, ..waiter });
     }
 
@@ -231,7 +235,7 @@ impl Queueing for OpenLock<'_> {
         }
     }
 
-    fn set_score(&mut self, owner: &[u8], at: Millis) {
+    fn set_score(&mut self, owner: &[u8], at: Wall) {
         let Some(waiter) = self.tracked.line.get(owner) else {
             return;
         };

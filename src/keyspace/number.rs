@@ -1,6 +1,6 @@
 //! Numbers as the keys have them.
 
-use crate::lock::Millis;
+use crate::lock::Wall;
 
 /// A whole number as the server would read it in a command.
 pub fn number(bytes: &[u8]) -> Option<i64> {
@@ -26,9 +26,9 @@ pub fn number(bytes: &[u8]) -> Option<i64> {
 
 /// A score as an instant. Foreign scores can be fractions, negative, huge.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub fn instant(score: f64) -> Millis {
+pub fn instant(score: f64) -> Wall {
     // `as` saturates at the ends of the range, and makes NaN 0.
-    score as Millis
+    Wall::of(score as u64)
 }
 
 #[cfg(test)]
@@ -68,9 +68,10 @@ mod tests {
 
     #[test]
     fn any_score_is_an_instant() {
-        assert_eq!(instant(1_700_000_000_000.75), 1_700_000_000_000);
-        assert_eq!(instant(-5.0), 0);
-        assert_eq!(instant(f64::INFINITY), u64::MAX);
-        assert_eq!(instant(f64::NAN), 0);
+        let millis = |score| instant(score).millis();
+        assert_eq!(millis(1_700_000_000_000.75), 1_700_000_000_000);
+        assert_eq!(millis(-5.0), 0);
+        assert_eq!(millis(f64::INFINITY), u64::MAX);
+        assert_eq!(millis(f64::NAN), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! A lock's keys, open for one step.
 
-use crate::lock::{Event, Millis, Now, Refusal, Rules, token};
+use crate::lock::{Event, Now, Refusal, Rules, Wall, token};
 use crate::server::{Access, Ctx, Key, Str, string};
 
 use super::fields::{TOKEN, read_token};
@@ -38,7 +38,7 @@ pub(super) struct Known {
     /// When the lock's key expires, once it was read; `None` in it: never, or there is no key. Saves a thirtieth of a
     /// hand-off, which asks for it several times.
     #[allow(clippy::option_option)]
-    pub lease_end: Option<Option<Millis>>,
+    pub lease_end: Option<Option<Wall>>,
     /// An owner that was asked about has a hold count. Saves a walk over the hash.
     pub is_counted: bool,
     /// The owners of this step, as strings of the server. Saves making them anew.

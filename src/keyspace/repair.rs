@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::lock::{Holding, Holds, Millis, Now, Owner, Presence, Waiter, score};
+use crate::lock::{Holding, Holds, Now, Owner, Presence, Waiter, Wall, score};
 use crate::server::{Key, Str, string};
 
 use super::names::is_redissons;
@@ -34,7 +34,7 @@ pub fn repair(lock: &mut OpenLock<'_>, is_loaded: bool) {
     let mut line = Line::default();
     for (index, owner) in order.into_iter().enumerate() {
         let waiter = known.get(&owner);
-        let mut waiter = waiter.unwrap_or_else(|| Waiter::found(0, now));
+        let mut waiter = waiter.unwrap_or_else(|| Waiter::found(Wall::default(), now));
         let score = scores.get(&owner).copied();
         let score = score.unwrap_or_else(|| give_score(lock, &owner, waiter, index));
         if is_loaded && waiter.presence == Presence::Found {
@@ -53,9 +53,9 @@ pub fn repair(lock: &mut OpenLock<'_>, is_loaded: bool) {
 
 /// A waiter that is not named as Redisson names its own is fairlock's, from before a restart or a failover: it asks
 /// again when it is woken.
-fn count_as_polling(lock: &OpenLock<'_>, owner: &[u8], waiter: &mut Waiter, score: Millis) {
+fn count_as_polling(lock: &OpenLock<'_>, owner: &[u8], waiter: &mut Waiter, score: Wall) {
     if !is_redissons(owner) {
-        let left = score.saturating_sub(lock.now.millis());
+        let left = score.since(lock.now.wall());
         waiter.presence = Presence::Polling;
         waiter.patience = lock.rules.patience;
         waiter.deadline = lock.now.listening_after(left).max(lock.rules.grace);
@@ -80,7 +80,7 @@ fn forget_holder(lock: &mut OpenLock<'_>, listed: &[Owner]) {
 
 /// Gives a waiter that has no score in the keys the one that it would have in a queue that has just
 /// formed.
-fn give_score(lock: &mut OpenLock<'_>, owner: &Owner, waiter: Waiter, index: usize) -> Millis {
+fn give_score(lock: &mut OpenLock<'_>, owner: &Owner, waiter: Waiter, index: usize) -> Wall {
     let now = lock.now;
     let patience = match waiter.presence {
         Presence::Found => lock.rules.patience,
@@ -99,7 +99,7 @@ fn read_list(list: &mut Key<'_>) -> Vec<Owner> {
         .collect()
 }
 
-fn read_scores(scores: &mut Key<'_>) -> HashMap<Owner, Millis> {
+fn read_scores(scores: &mut Key<'_>) -> HashMap<Owner, Wall> {
     scores
         .members()
         .into_iter()
@@ -110,9 +110,9 @@ fn read_scores(scores: &mut Key<'_>) -> HashMap<Owner, Millis> {
 /// The repaired queue: first the listed owners, in that order and each once. Live waiters of this server that
 /// are not listed go before the waiters that came after them, and before unknown owners that joined behind them.
 /// Last come the owners that have only a score, if it has not passed, in the order of their scores.
-fn merge(listed: &[Owner], line: &Line, scores: &HashMap<Owner, Millis>, now: Now) -> Vec<Owner> {
+fn merge(listed: &[Owner], line: &Line, scores: &HashMap<Owner, Wall>, now: Now) -> Vec<Owner> {
     let is_listed: HashSet<&Owner> = listed.iter().collect();
-    let lives = |owner: &Owner| scores.get(owner).is_some_and(|at| *at > now.millis());
+    let lives = |owner: &Owner| scores.get(owner).is_some_and(|at| *at > now.wall());
     let is_lost = |owner: &Owner, waiter: &Waiter| match waiter.presence {
         Presence::Blocked(_) => true,
         Presence::Polling => waiter.lives(now),
@@ -182,13 +182,14 @@ mod tests {
         let waiter = Waiter {
             presence,
             deadline: now.listening_after(1),
-            ..Waiter::found(0, now)
+            ..Waiter::found(Wall::default(), now)
         };
         Line::of(owners(names).into_iter().map(|owner| (owner, waiter)))
     }
 
-    fn merged(listed: &str, line: &Line, scores: &[(&str, Millis)]) -> String {
-        let scores = scores.iter().map(|(name, at)| (owner(name), *at)).collect();
+    fn merged(listed: &str, line: &Line, scores: &[(&str, u64)]) -> String {
+        let score = |(name, at): &(&str, u64)| (owner(name), Wall::of(*at));
+        let scores = scores.iter().map(score).collect();
         let now = Now::from_millis(100);
         let order = merge(&owners(listed), line, &scores, now);
         let names: Vec<_> = order

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use crate::lock::{Event, Holder, Holding, Millis, Owner, SharedHolders, State, Terms};
+use crate::lock::{Event, Holder, Holding, Owner, SharedHolders, State, Terms, Wall};
 use crate::server::{Access, Key, Kind, string};
 
 use super::fields::{entry, hold_count, read_entry};
@@ -26,7 +26,7 @@ fn named_holders(lock: &Key<'_>) -> Vec<Owner> {
 }
 
 /// Fits the leases to an expiry that another client has set: no lease ends later, and the last one ends then.
-fn fit_leases(holders: &mut SharedHolders, expiry: Option<Millis>) {
+fn fit_leases(holders: &mut SharedHolders, expiry: Option<Wall>) {
     let (Some(expiry), Some(last)) = (expiry, holders.last_end()) else {
         return;
     };
@@ -48,7 +48,7 @@ impl OpenLock<'_> {
     pub(super) fn open_shared(&mut self) -> Result<(), Unusable> {
         let key = self.ctx.open(self.names.shared(), Access::Write);
         if !key.fits(Kind::Hash) {
-            let expiries = [&key, &self.lock].map(Key::expires_at);
+            let expiries = [&key, &self.lock].map(write::expiry);
             return Err(Unusable {
                 expires: expiries.into_iter().flatten().min(),
             });
@@ -114,7 +114,7 @@ impl OpenLock<'_> {
                 .or_else(|| written.get(&owner).cloned());
             // Another client wrote this holder: it counts as exclusive, until the key expires.
             let holder = known.unwrap_or_else(|| {
-                let end = expiry.unwrap_or(self.now.millis());
+                let end = expiry.unwrap_or(self.now.wall());
                 Holder::new(Terms::UNKNOWN, end, 0, None)
             });
             mended.insert(owner, holder);
@@ -122,7 +122,7 @@ impl OpenLock<'_> {
         for (owner, lost) in tracked.take_all() {
             // Another client took this holder out: the rules find its lease over, and end its session.
             let mut lost = lost;
-            lost.lease_end = 0;
+            lost.lease_end = Wall::default();
             mended.insert(owner, lost);
         }
         fit_leases(&mut mended, expiry);
@@ -137,7 +137,7 @@ impl OpenLock<'_> {
     /// entries may be left of holders whose leases were over before another client took the lock.
     fn is_shared(&self, holders: &[Owner], written: &HashMap<Owner, Holder>) -> bool {
         let shared = self.tracked.shared.as_ref();
-        let now = self.now.millis();
+        let now = self.now.wall();
         holders.iter().any(|owner| {
             let lives = |holder: &Holder| holder.lease_end >= now;
             shared.is_some_and(|shared| shared.get(owner).is_some())
@@ -210,11 +210,11 @@ impl OpenLock<'_> {
 
     /// Sets an expiry on the shared-holders key, so that it does not stay for ever on a server without the module.
     /// It outlives the lock's key and need not be exact: twice as long saves most writes.
-    pub(super) fn keep_shared_key_until(&mut self, at: Millis) {
+    pub(super) fn keep_shared_key_until(&mut self, at: Wall) {
         let Some(key) = &mut self.shared else { return };
-        if key.expires_at().is_none_or(|expires| expires < at) {
-            let left = at.saturating_sub(self.now.millis());
-            write::set_expiry(key, at.saturating_add(left));
+        if write::expiry(key).is_none_or(|expires| expires < at) {
+            let left = at.since(self.now.wall());
+            write::set_expiry(key, at.after(left));
         }
     }
 

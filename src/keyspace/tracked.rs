@@ -2,7 +2,7 @@
 
 use foldhash::fast::RandomState;
 
-use crate::lock::{Connection, Event, Millis, Session, SharedHolders, Turn};
+use crate::lock::{Connection, Event, Session, SharedHolders, Turn, Wall};
 
 /// The waiters of a lock in their order.
 pub type Line = crate::lock::line::Line<RandomState>;
@@ -95,7 +95,7 @@ impl QueueView {
 #[derive(Debug)]
 pub struct Unusable {
     /// When the first of its keys expires.
-    pub expires: Option<Millis>,
+    pub expires: Option<Wall>,
 }
 
 /// Capacity that is kept for events.

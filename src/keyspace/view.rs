@@ -4,7 +4,7 @@
 //! do not wait for it.
 
 use crate::error::Error;
-use crate::lock::{Holder, Limit, Millis, Now, Terms};
+use crate::lock::{Holder, Limit, Millis, Now, Terms, Wall};
 use crate::server::{Access, Ctx, Key, Kind, Str, string};
 
 use super::fields::{exclusive, read_entry};
@@ -34,11 +34,11 @@ type Field = (Vec<u8>, Vec<u8>);
 
 impl HolderView {
     /// Of an owner's field in the lock's hash, and what else is said of it.
-    fn new((owner, holds): Field, end: Option<Millis>, said: Option<Holder>, now: Now) -> Self {
+    fn new((owner, holds): Field, end: Option<Wall>, said: Option<Holder>, now: Now) -> Self {
         Self {
             owner,
             holds: number(&holds).unwrap_or(0),
-            lease: end.map(|end| end.saturating_sub(now.millis())),
+            lease: end.map(|end| end.since(now.wall())),
             token: said.as_ref().and_then(Holder::given_token),
             terms: said.map_or(Terms::UNKNOWN, |said| said.terms),
         }
@@ -120,7 +120,7 @@ pub fn holders(
         };
         return Ok((holders, number));
     }
-    let end = lock.expires_at();
+    let end = lock.expires_at().map(Wall::of);
     let field = lock.hash_named();
     let holder = field.map(|field| HolderView::new(field, end, exclusive(&lock), now));
     let number = usize::from(holder.is_some());
@@ -159,8 +159,8 @@ pub fn waiters(
     let waiters = (offset..end)
         .map_while(|index| queue.list_get(index))
         .map(|owner| {
-            let deadline = deadlines.score(&owner).map_or(0, instant);
-            (owner, deadline.saturating_sub(now.millis()))
+            let deadline = deadlines.score(&owner).map_or_else(Wall::default, instant);
+            (owner, deadline.since(now.wall()))
         });
     Ok(waiters.collect())
 }

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 
 use redis_module::NotifyEvent;
 
-use crate::lock::Millis;
+use crate::lock::Wall;
 use crate::server::{Key, Str, decimal, string};
 
 /// Owners in one replicated RPUSH or ZREM: enough to be cheap, and no giant command.
@@ -32,13 +32,13 @@ fn announce_if_ended(key: &Key<'_>) {
 
 /// Milliseconds as a score. Exact below 2^53.
 #[allow(clippy::cast_precision_loss)]
-fn score(at: Millis) -> f64 {
+fn score(at: Wall) -> f64 {
     // Replicas are sent an integer.
-    at.min(i64::MAX.cast_unsigned()) as f64
+    at.millis().min(i64::MAX.cast_unsigned()) as f64
 }
 
-fn millis(at: Millis) -> Str {
-    decimal(i64::try_from(at).unwrap_or(i64::MAX))
+fn millis(at: Wall) -> Str {
+    decimal(i64::try_from(at.millis()).unwrap_or(i64::MAX))
 }
 
 /// HSET of a new lock's fields: its owner, once, and its token.
@@ -72,9 +72,14 @@ pub fn announce_field(key: &Key<'_>, event: &'static CStr) {
     announce(key, NotifyEvent::HASH, event);
 }
 
+/// When a key expires, if ever.
+pub fn expiry(key: &Key<'_>) -> Option<Wall> {
+    key.expires_at().map(Wall::of)
+}
+
 /// PEXPIREAT.
-pub fn set_expiry(key: &mut Key<'_>, at: Millis) {
-    key.set_expires_at(Some(at));
+pub fn set_expiry(key: &mut Key<'_>, at: Wall) {
+    key.set_expires_at(Some(at.millis()));
     key.ctx()
         .replicate(c"PEXPIREAT", &[key.name(), &millis(at)]);
     announce(key, NotifyEvent::GENERIC, c"expire");
@@ -95,10 +100,10 @@ pub fn delete(key: &mut Key<'_>) {
 }
 
 /// SET with PXAT.
-pub fn set_number(key: &mut Key<'_>, value: i64, expires: Millis) {
+pub fn set_number(key: &mut Key<'_>, value: i64, expires: Wall) {
     let value = decimal(value);
     key.set_string(&value);
-    key.set_expires_at(Some(expires));
+    key.set_expires_at(Some(expires.millis()));
     let arguments = [key.name(), &value, &string(b"PXAT"), &millis(expires)];
     key.ctx().replicate(c"SET", &arguments);
     announce(key, NotifyEvent::STRING, c"set");
@@ -162,7 +167,7 @@ pub fn rewrite_list(key: &mut Key<'_>, elements: &[Str]) {
 }
 
 /// ZADD of one member.
-pub fn set_score(key: &mut Key<'_>, member: &Str, at: Millis) {
+pub fn set_score(key: &mut Key<'_>, member: &Str, at: Wall) {
     key.set_score(member, score(at));
     let arguments = [key.name(), &millis(at), member];
     key.ctx().replicate(c"ZADD", &arguments);

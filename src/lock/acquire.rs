@@ -1,6 +1,6 @@
 //! Asking for the lock: having it at once, or joining its queue.
 
-use super::clock::Millis;
+use super::clock::{Millis, Wall};
 use super::event::Event;
 use super::parts::{Holds, Limit, Presence, Refusal, Terms, Ticket, Waiter};
 use super::state::State;
@@ -231,7 +231,7 @@ impl<S: State> Step<'_, S> {
             terms: ask.terms,
             patience: ask.patience,
             deadline: self.now.listening_after(ask.patience),
-            score: 0,
+            score: Wall::default(),
             since: queued.map_or(self.now.steady, |(_, waiter)| waiter.since),
         };
         let index = if let Some((index, before)) = queued {
@@ -269,9 +269,7 @@ impl<S: State> Step<'_, S> {
         let now = self.now;
         let until_free = match self.state.turn() {
             Some(turn) => Some(now.left_until(turn.until)),
-            None => self
-                .first_lease_end()
-                .map(|end| end.saturating_sub(now.millis())),
+            None => self.first_lease_end().map(|end| end.since(now.wall())),
         };
         until_free.unwrap_or(Millis::MAX).min(patience / 2).max(1)
     }

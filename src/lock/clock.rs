@@ -1,8 +1,42 @@
 //! The clocks that the rules go by, and one reading of them.
 
-/// Milliseconds: a duration, or an instant of the wall clock since the Unix epoch, as the keys have it. Instants of the
-/// other two clocks are types, so they are mixed neither with these nor with each other.
+/// Milliseconds: a duration. Instants of the three clocks are types, so they are mixed neither with durations nor with
+/// each other.
 pub type Millis = u64;
+
+/// An instant of the wall clock, in milliseconds since the Unix epoch, as the keys have it: leases end by it, and
+/// waiters' scores are compared with it. It can step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wall(u64);
+
+impl Wall {
+    /// So many milliseconds after the Unix epoch.
+    pub const fn of(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub const fn millis(self) -> u64 {
+        self.0
+    }
+
+    /// `duration` later.
+    #[must_use]
+    pub fn after(self, duration: Millis) -> Self {
+        Self(self.0.saturating_add(duration))
+    }
+
+    /// `duration` earlier.
+    #[must_use]
+    pub fn before(self, duration: Millis) -> Self {
+        Self(self.0.saturating_sub(duration))
+    }
+
+    /// The time since an earlier instant; 0 since a later one.
+    pub fn since(self, earlier: Self) -> Millis {
+        self.0.saturating_sub(earlier.0)
+    }
+}
 
 /// An instant of the steady clock, in milliseconds since some moment of this server run. Wall
 /// clocks step; what is only counted here, and stored in no key, is counted by this one.
@@ -103,13 +137,13 @@ impl Now {
     }
 
     /// The wall clock in whole milliseconds.
-    pub fn millis(self) -> Millis {
-        self.micros / 1000
+    pub fn wall(self) -> Wall {
+        Wall(self.micros / 1000)
     }
 
     /// `duration` from now, by the wall clock.
-    pub fn after(self, duration: Millis) -> Millis {
-        self.millis().saturating_add(duration)
+    pub fn after(self, duration: Millis) -> Wall {
+        self.wall().after(duration)
     }
 
     /// The steady clock in whole milliseconds.

@@ -1,6 +1,6 @@
 //! When a lock has to be looked at again, if ever.
 
-use super::clock::{Heard, Millis, Tick};
+use super::clock::{Heard, Tick, Wall};
 use super::parts::Presence;
 use super::state::State;
 use super::step::Step;
@@ -9,7 +9,7 @@ use super::step::Step;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
     /// By the wall clock, once this millisecond is over: a lease ends, or the score of a live head passes.
-    pub wall: Option<Millis>,
+    pub wall: Option<Wall>,
     /// By the steady clock: a turn ends, the waiters behind a silent head are to be woken, or a session is to be
     /// renewed.
     pub tick: Option<Tick>,
@@ -58,7 +58,7 @@ impl<S: State> Step<'_, S> {
 
     /// When a head that the holders do not tolerate counts as dead: then the waiters behind it may join the
     /// holders.
-    fn unfit_head_ends(&mut self) -> (Option<Heard>, Option<Millis>) {
+    fn unfit_head_ends(&mut self) -> (Option<Heard>, Option<Wall>) {
         if self.state.shared().is_none() {
             return (None, None);
         }
@@ -68,9 +68,7 @@ impl<S: State> Step<'_, S> {
             return (None, None);
         };
         match head.presence {
-            Presence::Found if head.score > now.millis() => {
-                (None, Some(head.score.saturating_sub(1)))
-            }
+            Presence::Found if head.score > now.wall() => (None, Some(head.score.before(1))),
             Presence::Found => (Some(self.rules.grace), None),
             _ => (Some(head.deadline), None),
         }

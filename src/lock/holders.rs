@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::clock::{Millis, Now, Tick};
+use super::clock::{Now, Tick, Wall};
 use super::parts::{Connection, Limit, Owner, Session, Terms};
 
 /// A holder as it was admitted; what is changed later is kept here of shared holders only.
@@ -15,7 +15,7 @@ pub struct Holder {
     /// How it holds the lock.
     pub terms: Terms,
     /// The end of its lease.
-    pub lease_end: Millis,
+    pub lease_end: Wall,
     /// Its fencing token; 0 for a holder that another client has written into the keys.
     pub token: i64,
     /// When it became a holder, by the steady clock in microseconds; `None` if not in this run of this server.
@@ -25,7 +25,7 @@ pub struct Holder {
 
 impl Holder {
     /// A holder without a session.
-    pub fn new(terms: Terms, lease_end: Millis, token: i64, since: Option<u64>) -> Self {
+    pub fn new(terms: Terms, lease_end: Wall, token: i64, since: Option<u64>) -> Self {
         Self {
             terms,
             lease_end,
@@ -51,12 +51,12 @@ impl Holder {
 pub struct SharedHolders {
     holders: BTreeMap<Owner, Holder>,
     /// By the end of the lease.
-    ends: BTreeSet<(Millis, Owner)>,
+    ends: BTreeSet<(Wall, Owner)>,
     /// How many holders have each limit.
     limits: BTreeMap<Limit, usize>,
     /// Those with a session, by the time of the next renewal, and by the end of the lease.
     renewals: BTreeSet<(Tick, Owner)>,
-    bound_ends: BTreeSet<(Millis, Owner)>,
+    bound_ends: BTreeSet<(Wall, Owner)>,
     /// Which holders rely on each connection.
     bound: BTreeSet<(Connection, Owner)>,
 }
@@ -96,12 +96,12 @@ impl SharedHolders {
     }
 
     /// When the first lease ends.
-    pub fn first_end(&self) -> Option<Millis> {
+    pub fn first_end(&self) -> Option<Wall> {
         self.ends.first().map(|(end, _)| *end)
     }
 
     /// When the last lease ends.
-    pub fn last_end(&self) -> Option<Millis> {
+    pub fn last_end(&self) -> Option<Wall> {
         self.ends.last().map(|(end, _)| *end)
     }
 
@@ -118,7 +118,7 @@ impl SharedHolders {
     }
 
     /// A holder whose lease is over: it ended before this millisecond.
-    pub fn first_expired(&self, now: Millis) -> Option<Owner> {
+    pub fn first_expired(&self, now: Wall) -> Option<Owner> {
         let (end, owner) = self.ends.first()?;
         (*end < now).then(|| Owner::clone(owner))
     }
@@ -139,7 +139,7 @@ impl SharedHolders {
     fn first_short(&self, now: Now) -> Option<&Owner> {
         let (end, owner) = self.bound_ends.first()?;
         let session = self.holders.get(owner)?.session.as_ref()?;
-        let is_short = end.saturating_sub(session.lease - session.lease / 2) < now.millis();
+        let is_short = end.before(session.lease - session.lease / 2) < now.wall();
         is_short.then_some(owner)
     }
 
@@ -191,7 +191,7 @@ impl SharedHolders {
     }
 
     /// Sets the end of a holder's lease. If that makes the lease shorter, its session is to be renewed at once.
-    pub fn set_lease_end(&mut self, owner: &[u8], at: Millis) {
+    pub fn set_lease_end(&mut self, owner: &[u8], at: Wall) {
         let Some((owner, holder)) = self.holders.get_key_value(owner) else {
             return;
         };
@@ -236,7 +236,7 @@ impl SharedHolders {
         }
     }
 
-    fn index_session(&mut self, session: &Session, end: Millis) {
+    fn index_session(&mut self, session: &Session, end: Wall) {
         let owner = || Owner::clone(&session.owner);
         self.renewals.insert((session.renew_at, owner()));
         self.bound_ends.insert((end, owner()));
@@ -245,7 +245,7 @@ impl SharedHolders {
         }
     }
 
-    fn forget_session(&mut self, session: &Session, end: Millis) {
+    fn forget_session(&mut self, session: &Session, end: Wall) {
         let owner = || Owner::clone(&session.owner);
         self.renewals.remove(&(session.renew_at, owner()));
         self.bound_ends.remove(&(end, owner()));

@@ -231,7 +231,7 @@ impl<S: BuildHasher + Default> Line<S> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::clock::Heard;
+    use super::super::clock::{Heard, Wall};
     use super::super::parts::{Presence, Terms};
     use super::*;
 
@@ -245,7 +245,7 @@ mod tests {
             },
             patience: 0,
             deadline: Heard::default(),
-            score: 0,
+            score: Wall::default(),
             since: 0,
         }
     }

@@ -74,7 +74,7 @@ pub mod turn;
 mod tests;
 
 pub use acquire::{Acquired, Ask, Joined, Outcome, WaitMode};
-pub use clock::{Heard, Millis, Now, Tick};
+pub use clock::{Heard, Millis, Now, Tick, Wall};
 pub use due::Due;
 pub use event::Event;
 pub use holders::{Holder, SharedHolders};

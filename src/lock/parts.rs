@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::clock::{Heard, Millis, Now, Tick};
+use super::clock::{Heard, Millis, Now, Tick, Wall};
 
 /// An owner may hold or wait; it is named by any bytes.
 pub type Owner = Rc<[u8]>;
@@ -173,14 +173,14 @@ pub struct Waiter {
     pub deadline: Heard,
     /// The instant in the keys after which scripts, and servers that know nothing else of the
     /// waiter, count it as dead (see [`super::score`]).
-    pub score: Millis,
+    pub score: Wall,
     /// When it joined, by the steady clock in microseconds.
     pub since: u64,
 }
 
 impl Waiter {
     /// A waiter that was found in the keys. Its limit is in no key: it counts as exclusive until it asks again.
-    pub fn found(score: Millis, now: Now) -> Self {
+    pub fn found(score: Wall, now: Now) -> Self {
         Self {
             presence: Presence::Found,
             terms: Terms::UNKNOWN,

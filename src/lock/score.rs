@@ -10,7 +10,7 @@
 //! what Redisson's scripts compute for a queue that has just formed. Scripts that run as Lua lower all scores by the
 //! patience of each waiter that they serve. These rules do not. Only the head's score is kept ahead of now.
 
-use super::clock::{Millis, Now};
+use super::clock::{Millis, Now, Wall};
 use super::parts::{Owner, Waiter};
 use super::state::{Holding, Queueing};
 use super::step::Step;
@@ -21,7 +21,7 @@ const REFRESH: Millis = 1000;
 /// What is left of the lease; 0 if the lock is free or has none.
 pub fn lease_left<S: Holding>(state: &mut S, now: Now) -> Millis {
     let end = state.lease_end();
-    end.map_or(0, |end| end.saturating_sub(now.millis()))
+    end.map_or(0, |end| end.since(now.wall()))
 }
 
 /// How far ahead of now the score of a waiter is, at a 0-based position in a queue that has just formed.
@@ -39,7 +39,7 @@ impl<S: Holding + Queueing> Step<'_, S> {
     }
 
     /// The score of an owner that joins the end of the queue now.
-    pub(super) fn score_of_newcomer(&mut self, patience: Millis) -> Millis {
+    pub(super) fn score_of_newcomer(&mut self, patience: Millis) -> Wall {
         let (left, waiting) = (self.lease_left(), self.state.waiting());
         self.now.after(ahead(left, patience, waiting))
     }
@@ -66,7 +66,7 @@ impl<S: Holding + Queueing> Step<'_, S> {
             return;
         };
         let left = self.lease_left();
-        if waiter.score <= self.now.millis() || self.is_far_off(&waiter, left) {
+        if waiter.score <= self.now.wall() || self.is_far_off(&waiter, left) {
             // A blocked waiter lives, however short its patience.
             let least = if waiter.ticket().is_some() {
                 REFRESH
@@ -97,10 +97,10 @@ impl<S: Holding + Queueing> Step<'_, S> {
     }
 
     /// When the score of a head that lives is to be rewritten.
-    pub(super) fn head_score_ends(&mut self) -> Option<Millis> {
+    pub(super) fn head_score_ends(&mut self) -> Option<Wall> {
         let (_, waiter) = self.living_head()?;
         // Scripts drop a head in the very millisecond of its score; what is due by the wall clock is looked at when its
         // millisecond is over.
-        Some(waiter.score.saturating_sub(1))
+        Some(waiter.score.before(1))
     }
 }

@@ -16,7 +16,7 @@
 //!
 //! The scripts know exclusive locks only. To them a lock with several holders is held until the last lease ends.
 
-use super::clock::Millis;
+use super::clock::{Millis, Wall};
 use super::event::Event;
 use super::parts::{Holds, Limit, Owner, Presence, Refusal, Waiter};
 use super::score;
@@ -31,7 +31,7 @@ pub struct TryLock<'a> {
     /// The lease it wants.
     pub lease: Millis,
     /// The time by the client's clock.
-    pub client: Millis,
+    pub client: Wall,
     /// How it waits; `None` if it does not.
     pub wait: Option<ScriptWait>,
     /// The server may not use more memory.
@@ -145,7 +145,7 @@ impl<S: State> Step<'_, S> {
 
     /// The head once the dead ahead of it are dropped.
     fn first_alive(&mut self, call: &TryLock<'_>) -> Option<Owner> {
-        let clock = call.client.max(self.now.millis());
+        let clock = call.client.max(self.now.wall());
         for index in 0..self.state.waiting() {
             let (owner, waiter) = self.state.waiter_at(index)?;
             let leaves = waiter.presence == Presence::Gone || self.is_dead(&owner, &waiter, clock);
@@ -163,9 +163,7 @@ impl<S: State> Step<'_, S> {
         let index = queued.unwrap_or_else(|| self.state.waiting());
         let sleep = self.sleep_of(call, wait, queued);
         let (owner, patience) = (call.owner, wait.patience);
-        let joined_at = call
-            .client
-            .saturating_add(score::ahead(left, patience, index));
+        let joined_at = call.client.after(score::ahead(left, patience, index));
         if queued.is_none() {
             self.state.push(owner, Waiter::found(joined_at, self.now));
             self.state.emit(Event::Enqueued);
@@ -205,18 +203,18 @@ impl<S: State> Step<'_, S> {
     }
 
     /// The time until the patience of the waiter at this position is over; without one, the lease.
-    fn sleep_behind(&mut self, index: Option<usize>, client: Millis) -> i64 {
+    fn sleep_behind(&mut self, index: Option<usize>, client: Wall) -> i64 {
         let time = index.and_then(|index| self.time_of(index, client));
         time.unwrap_or_else(|| self.lease_as_sleep())
     }
 
     /// The time until a waiter's patience would be over in a queue that has just formed. For a waiter that was
     /// found in the keys, the time until its score.
-    fn time_of(&mut self, index: usize, client: Millis) -> Option<i64> {
+    fn time_of(&mut self, index: usize, client: Wall) -> Option<i64> {
         let (_, waiter) = self.state.waiter_at(index)?;
         let left = self.lease_left();
         Some(whole(match waiter.presence {
-            Presence::Found => waiter.score.saturating_sub(client),
+            Presence::Found => waiter.score.since(client),
             _ => score::ahead(left, waiter.patience, index),
         }))
     }
@@ -226,8 +224,8 @@ impl<S: State> Step<'_, S> {
         if !self.state.is_held() {
             return -2;
         }
-        let (end, now) = (self.state.lease_end(), self.now.millis());
-        end.map_or(-1, |end| whole(end.saturating_sub(now)))
+        let (end, now) = (self.state.lease_end(), self.now.wall());
+        end.map_or(-1, |end| whole(end.since(now)))
     }
 
     /// Gives up one hold. If it was the owner's last one, the owner no longer holds the lock, and the head's turn has
@@ -239,7 +237,7 @@ impl<S: State> Step<'_, S> {
         &mut self,
         owner: &[u8],
         lease: Millis,
-        client: Millis,
+        client: Wall,
     ) -> Result<Unlocked, Refusal> {
         self.drop_ended(None);
         let holds = self.state.holds(owner);
@@ -285,7 +283,7 @@ impl<S: State> Step<'_, S> {
     ///
     /// # Errors
     /// [`Refusal::NotALock`]; nothing has changed then.
-    pub fn force_unlock(&mut self, client: Millis) -> Result<bool, Refusal> {
+    pub fn force_unlock(&mut self, client: Wall) -> Result<bool, Refusal> {
         self.drop_ended(None);
         let held = self.state.is_held();
         if held {
@@ -310,7 +308,7 @@ impl<S: State> Step<'_, S> {
 
     /// Drops dead heads whose scores are over by the client's clock, up to the first other one, or to the one that is
     /// asking now. A dead waiter whose score is not over may still come back.
-    fn drop_dead(&mut self, asking: Option<&[u8]>, client: Millis) {
+    fn drop_dead(&mut self, asking: Option<&[u8]>, client: Wall) {
         while let Some((head, waiter)) = self.state.waiter_at(0)
             && asking != Some(head.as_ref())
             && waiter.score <= client

@@ -3,7 +3,7 @@
 //! One rule decides: each holder tolerates at most [`Limit`] holders in all, itself included. An exclusive
 //! holder has a limit of 1. It is not among the shared holders, so an exclusive lock costs nothing more.
 
-use super::clock::Millis;
+use super::clock::Wall;
 use super::event::Event;
 use super::holders::Holder;
 use super::parts::Limit;
@@ -41,7 +41,7 @@ impl<S: Holding + Sharing> Step<'_, S> {
     }
 
     /// When a holder's lease ends, if it has one.
-    pub(super) fn lease_end_of(&mut self, owner: &[u8]) -> Option<Millis> {
+    pub(super) fn lease_end_of(&mut self, owner: &[u8]) -> Option<Wall> {
         match self.state.shared() {
             Some(shared) => shared.get(owner).map(|holder| holder.lease_end),
             None => self.state.lease_end(),
@@ -49,7 +49,7 @@ impl<S: Holding + Sharing> Step<'_, S> {
     }
 
     /// Sets when a holder's lease ends.
-    pub(super) fn set_lease_end(&mut self, owner: &[u8], at: Millis) {
+    pub(super) fn set_lease_end(&mut self, owner: &[u8], at: Wall) {
         if self.state.shared().is_some() {
             self.state.set_lease_of(owner, at);
             self.refresh_expiry();
@@ -59,7 +59,7 @@ impl<S: Holding + Sharing> Step<'_, S> {
     }
 
     /// When the next lease ends: that of the exclusive holder, or the first of several.
-    pub(super) fn first_lease_end(&mut self) -> Option<Millis> {
+    pub(super) fn first_lease_end(&mut self) -> Option<Wall> {
         match self.state.shared() {
             Some(shared) => shared.first_end(),
             None => self.state.lease_end(),
@@ -97,7 +97,7 @@ impl<S: State> Step<'_, S> {
 
     /// Drops at most [`DROP_BATCH`] of them. The next step, which is due at once, drops more.
     fn drop_some_ended(&mut self) -> bool {
-        let now = self.now.millis();
+        let now = self.now.wall();
         let mut dropped = 0;
         while dropped < DROP_BATCH
             && let Some(shared) = self.state.shared()

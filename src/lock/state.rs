@@ -14,7 +14,7 @@
 //! has a score exactly while it is queued. What other writers changed about that is repaired before
 //! a step begins.
 
-use super::clock::Millis;
+use super::clock::Wall;
 use super::event::Event;
 use super::holders::{Holder, SharedHolders};
 use super::parts::{Holds, Owner, Session, Turn, Waiter};
@@ -25,7 +25,7 @@ pub trait Holding {
     fn is_held(&mut self) -> bool;
     /// When the lock frees itself; `None` if it is free or has no lease. Of a lock with several holders
     /// it is the end of the last lease.
-    fn lease_end(&mut self) -> Option<Millis>;
+    fn lease_end(&mut self) -> Option<Wall>;
     /// How often `owner` holds the lock.
     fn holds(&mut self, owner: &[u8]) -> Holds;
     /// Whether the key that is held is a lock: it has one holder with a hold count, or known shared holders.
@@ -33,7 +33,7 @@ pub trait Holding {
     /// Makes `owner` the exclusive holder of a free lock without a token, or changes a holder's hold count.
     fn set_holds(&mut self, owner: &[u8], holds: i64);
     /// Sets when the lock frees itself. The lock is held.
-    fn set_lease_end(&mut self, at: Millis);
+    fn set_lease_end(&mut self, at: Wall);
     /// Frees the lock from all its holders.
     fn free(&mut self);
     /// The lock is about to be freed by a script, which counts down to 0 first: clients may listen for that
@@ -56,7 +56,7 @@ pub trait Sharing {
     /// holders tolerate it.
     fn admit(&mut self, owner: &[u8], holder: Holder);
     /// Sets the end of a shared holder's lease.
-    fn set_lease_of(&mut self, owner: &[u8], at: Millis);
+    fn set_lease_of(&mut self, owner: &[u8], at: Wall);
     /// Takes a shared holder out; others remain.
     fn dismiss(&mut self, owner: &[u8]);
 }
@@ -82,7 +82,7 @@ pub trait Queueing {
         self.remove(owner);
     }
     /// Sets the score of an owner in the queue.
-    fn set_score(&mut self, owner: &[u8], at: Millis);
+    fn set_score(&mut self, owner: &[u8], at: Wall);
 }
 
 /// The whole state of one lock.

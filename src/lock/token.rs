@@ -5,7 +5,7 @@
 //! free lock needs no stored token: the clock has advanced since. Only a token that is ahead of the clock is kept, in a
 //! key of its own.
 
-use super::clock::{Millis, Now};
+use super::clock::{Millis, Now, Wall};
 use super::parts::Rules;
 
 /// Ten years in microseconds: no clock steps back by more.
@@ -67,10 +67,10 @@ pub fn greatest_after(greatest: i64, token: i64, rules: &Rules, now: Now) -> i64
 
 /// Until when a token is kept in its key: until the clock has passed it. After a restart the clock alone would give
 /// the lock a smaller one. `None` if the token is not ahead of the clock.
-pub fn kept_until(token: i64, now: Now) -> Option<Millis> {
+pub fn kept_until(token: i64, now: Now) -> Option<Wall> {
     let micros = token.max(0).cast_unsigned();
     let is_ahead = micros > now.micros.saturating_add(AS_GOOD_AS_NOW);
-    is_ahead.then(|| micros / 1000 + 1)
+    is_ahead.then(|| Wall::of(micros / 1000 + 1))
 }
 
 #[cfg(test)]
@@ -102,7 +102,10 @@ mod tests {
     fn a_token_is_kept_until_the_clock_has_passed_it() {
         let (now, time) = now();
         assert_eq!(kept_until(time + 1_000, now), None);
-        assert_eq!(kept_until(time + 1_001, now), Some(1_700_000_000_002));
+        assert_eq!(
+            kept_until(time + 1_001, now),
+            Some(Wall::of(1_700_000_000_002))
+        );
         assert_eq!(kept_until(-1, now), None);
     }
 }

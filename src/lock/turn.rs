@@ -12,7 +12,7 @@
 //! blocked readers is served in one step. A head that they do not tolerate is waited for; if it is dead, it is dropped
 //! at once, since those behind it may be able to join the holders.
 
-use super::clock::{Heard, Millis};
+use super::clock::{Heard, Wall};
 use super::event::Event;
 use super::holders::Holder;
 use super::parts::{Owner, Presence, Terms, Ticket, Turn, Waiter};
@@ -87,7 +87,7 @@ impl<S: State> Step<'_, S> {
         let asks = asking == Some(head.as_ref());
         match waiter.presence {
             Presence::Gone if !asks => Head::Left,
-            _ if !asks && self.is_dead(head, waiter, self.now.millis()) => Head::Dead,
+            _ if !asks && self.is_dead(head, waiter, self.now.wall()) => Head::Dead,
             _ if !self.fits(waiter.terms.limit) => Head::HasNoRoom,
             _ if asks => Head::Asks,
             Presence::Blocked(ticket) => Head::Blocked(ticket),
@@ -122,7 +122,7 @@ impl<S: State> Step<'_, S> {
     /// A waiter is dead once its turn is over; before its turn, once its deadline is over. For a waiter that was found
     /// in the keys the score decides, by the clock of whoever asks: a script's client, or this server. A waiter that
     /// is blocked, or that has left, is never dead.
-    pub(super) fn is_dead(&mut self, owner: &Owner, waiter: &Waiter, clock: Millis) -> bool {
+    pub(super) fn is_dead(&mut self, owner: &Owner, waiter: &Waiter, clock: Wall) -> bool {
         let now = self.now;
         if matches!(waiter.presence, Presence::Blocked(_) | Presence::Gone) {
             return false;
@@ -156,7 +156,7 @@ impl<S: State> Step<'_, S> {
             Presence::Polling => waiter.patience,
             Presence::Asked => now.left_until(waiter.deadline).min(waiter.patience),
             _ if !now.is_over(self.rules.grace) => self.rules.turn,
-            _ => waiter.score.saturating_sub(now.millis()),
+            _ => waiter.score.since(now.wall()),
         };
         let length = self.rules.turn.min(own).max(1);
         let until = now.listening_after(length);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::config::LONGEST_DURATION;
 use crate::keyspace::number::number as whole;
 use crate::keyspace::{Names, names};
-use crate::lock::{Millis, Refusal};
+use crate::lock::{Millis, Refusal, Wall};
 use crate::server::{Args, Ctx, Str};
 
 /// The keys and arguments that a script is called with, borrowed from the server.
@@ -71,6 +71,11 @@ impl<'c> ScriptCall<'c> {
     pub fn millis(&self, index: usize) -> Result<Millis, LeftToLua> {
         let number = whole(self.argument(index)?).ok_or(LeftToLua)?;
         Millis::try_from(number).map_err(|_| LeftToLua)
+    }
+
+    /// An argument that is an instant, in milliseconds since the Unix epoch.
+    pub fn instant(&self, index: usize) -> Result<Wall, LeftToLua> {
+        self.millis(index).map(Wall::of)
     }
 
     /// An argument that is a time to live. One that is too long is left to the script, for its own error.

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::keyspace::number::number as whole;
 use crate::keyspace::{Names, names, write};
 use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock, Unlocked};
-use crate::lock::{Holds, Millis, Refusal, State, Step};
+use crate::lock::{Holds, Millis, Refusal, State, Step, Wall};
 use crate::server::{Access, Key, Kind};
 use crate::waiting::{self, WakeUp};
 
@@ -61,7 +61,7 @@ impl TryLockForm {
     /// Reads a call.
     pub fn read<'c>(self, call: &ScriptCall<'c>) -> Result<Try<'c>, LeftToLua> {
         // Behind the wait, if it waits.
-        let client = call.millis(if self.sleep.is_some() { 3 } else { 2 })?;
+        let client = call.instant(if self.sleep.is_some() { 3 } else { 2 })?;
         if self.sleep.is_none() && call.arguments.len() > 3 {
             // The time that the script subtracts from scores: not used here, but it must be a number.
             call.millis(3)?;
@@ -69,7 +69,10 @@ impl TryLockForm {
         let wait = self.sleep.map(|sleep| {
             let patience = match sleep {
                 // The oldest form passes the instant at which the patience ends, by the client's clock.
-                Sleep::BehindHead => call.millis(2)?.checked_sub(client).ok_or(LeftToLua)?,
+                Sleep::BehindHead => call
+                    .millis(2)?
+                    .checked_sub(client.millis())
+                    .ok_or(LeftToLua)?,
                 _ => call.millis(2)?,
             };
             Ok(ScriptWait { patience, sleep })
@@ -111,7 +114,7 @@ impl Try<'_> {
 pub struct Unlocking<'c> {
     /// The owner that gives up a hold, and the lease for the holds that remain; `None` where forced.
     holder: Option<(&'c [u8], Millis)>,
-    client: Millis,
+    client: Wall,
     latch: Option<OpenLatch<'c>>,
     /// The command that wakes the head, and its message.
     pub wake_up: WakeUp<'c>,
@@ -132,7 +135,7 @@ impl<'c> Unlocking<'c> {
         let has_latch = call.keys.len() > OpenLatch::KEY;
         Ok(Self {
             holder,
-            client: call.millis(client)?,
+            client: call.instant(client)?,
             latch: has_latch
                 .then(|| OpenLatch::open(call, names))
                 .transpose()?,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::lock::{Due, Millis, Now, Tick};
+use crate::lock::{Due, Millis, Now, Tick, Wall};
 use crate::server::Ctx;
 use crate::server::clock::{self, Timer};
 
@@ -14,7 +14,7 @@ use super::record::{LockId, Rank};
 /// When locks are due, by each of the two clocks.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    by_wall: BTreeSet<(Millis, LockId)>,
+    by_wall: BTreeSet<(Wall, LockId)>,
     by_tick: BTreeSet<(Tick, LockId)>,
     armed: Option<Armed>,
     /// The lock that [`patrol`](super::work::patrol) has come to in a round that is not over.
@@ -44,7 +44,7 @@ const IN_ROUND: Millis = 20;
 
 /// The wall clock less the steady clock. It changes only when the wall clock is set or slewed.
 fn offset(now: Now) -> i64 {
-    now.millis().cast_signed() - now.tick().since(Tick::default()).cast_signed()
+    now.wall().millis().cast_signed() - now.tick().since(Tick::default()).cast_signed()
 }
 
 /// Moves a lock from one of these instants to the other.
@@ -76,7 +76,7 @@ impl Schedule {
     /// expires.
     fn ended(&self, now: Now) -> impl Iterator<Item = &LockId> {
         let due = self.by_wall.iter();
-        due.take_while(move |(at, _)| *at < now.millis())
+        due.take_while(move |(at, _)| *at < now.wall())
             .map(|(_, id)| id)
     }
 
@@ -164,7 +164,7 @@ impl Schedule {
     /// When the first lock is due, by the steady clock.
     fn first(&self, now: Now) -> Option<Tick> {
         let wall = self.by_wall.first().map(|(at, _)| {
-            let left = at.saturating_add(1).saturating_sub(now.millis());
+            let left = at.after(1).since(now.wall());
             now.tick_after(left)
         });
         let tick = self.by_tick.first().map(|(at, _)| *at);

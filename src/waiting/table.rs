@@ -11,7 +11,7 @@ use std::rc::Rc;
 use foldhash::fast::RandomState;
 
 use crate::keyspace::{Tracked, names};
-use crate::lock::{Due, Millis, Presence, Tick, Waiter, give_back};
+use crate::lock::{Due, Presence, Tick, Waiter, Wall, give_back};
 use crate::server::Ctx;
 
 use super::record::{LockId, Place, Rank, Record, Work};
@@ -147,7 +147,7 @@ impl Table {
     }
 
     /// Whether a lock's lease has ended at this instant of the wall clock, and it is still to be looked at for that.
-    pub fn has_ended(&self, id: &LockId, at: Millis) -> bool {
+    pub fn has_ended(&self, id: &LockId, at: Wall) -> bool {
         let record = self.get(id.db, &id.name);
         record.is_some_and(|record| record.scheduled.wall.is_some_and(|end| end < at))
     }

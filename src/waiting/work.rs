@@ -118,7 +118,7 @@ pub fn patrol(ctx: &Ctx) {
     if last.is_none() && !table(|table| table.schedule.begin_round(conditions::tick())) {
         return;
     }
-    let (slice, now) = (Slice::begin_search(), conditions::now().millis());
+    let (slice, now) = (Slice::begin_search(), conditions::now().wall());
     loop {
         let locks = table(|table| table.behind(last.unwrap_or_default(), PATROL_BATCH));
         last = locks.last().map(|(rank, _)| *rank);

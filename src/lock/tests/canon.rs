@@ -10,7 +10,7 @@ use super::life::{Life, heard_after};
 use super::oracle::{Slot, index};
 use super::scope::Scope;
 use super::world::{NAMES, World};
-use crate::lock::{Heard, Presence, Session, Tick};
+use crate::lock::{Heard, Presence, Session, Tick, Wall};
 
 /// Identifies a class of worlds that behave alike.
 pub type Key = u128;
@@ -60,8 +60,8 @@ impl World {
         owners.map(|owner| self.profile(owner, scope)).collect()
     }
 
-    fn wall(&self, at: u64, least: i64) -> i64 {
-        from_now(at, self.now.millis(), least)
+    fn wall(&self, at: Wall, least: i64) -> i64 {
+        from_now(at.millis(), self.now.wall().millis(), least)
     }
 
     fn tick(&self, at: Tick) -> i64 {
@@ -76,7 +76,7 @@ impl World {
     /// What is there once.
     fn common(&self) -> impl Hash {
         let (state, last) = (&self.state, self.oracle.last_token);
-        let wall = |at: Option<u64>| at.map(|at| self.wall(at, -1));
+        let wall = |at: Option<Wall>| at.map(|at| self.wall(at, -1));
         let heard = |at: Option<Heard>| at.map(|at| self.heard(at));
         let turn = state.turn.as_ref();
         let turn = turn.map(|turn| (self.heard(turn.until), heard(turn.wakes_next)));

@@ -9,8 +9,7 @@ use super::memory::Memory;
 use super::oracle::{Checked, Queued, ensure, index};
 use super::world::{NAMES, World};
 use crate::lock::{
-    Connection, Event, Holding, Holds, Millis, Owner, Presence, Session, SharedHolders, Tick,
-    Waiter,
+    Connection, Event, Holding, Holds, Owner, Presence, Session, SharedHolders, Tick, Waiter, Wall,
 };
 
 /// A step, and the state before it.
@@ -81,7 +80,7 @@ impl World {
         let shared = shared.and_then(|shared| shared.get(NAMES[owner]));
         let limit = shared.map_or(1, |holder| holder.terms.limit.shown());
         let (token, end) = (self.stored_token(owner), self.stored_lease_end(owner));
-        let (held, end) = ((holds, limit, token), end.unwrap_or(0));
+        let (held, end) = ((holds, limit, token), end.unwrap_or_default());
         let Some(told) = self.oracle.holder_mut(owner) else {
             return Ok(());
         };
@@ -94,7 +93,7 @@ impl World {
         }
         // Renewals emit no event.
         let fits = end == told.lease_end || end > told.lease_end && !told.bound.is_empty();
-        ensure!(fits, "{told:?}, but it ends at {end}");
+        ensure!(fits, "{told:?}, but it ends at {end:?}");
         told.lease_end = end;
         Ok(())
     }
@@ -233,7 +232,7 @@ impl World {
         };
         if !self.oracle.has_room(head.limit, self.now) {
             ensure!(turn.is_none(), "a turn, and no room: {turn:?}");
-            let clock = self.now.millis();
+            let clock = self.now.wall();
             let lives = head.life.lasts(self.now, self.rules.grace, clock);
             let shared = self.oracle.holders.iter().all(|of| !of.is_exclusive());
             let removed = head.life != Life::Left || self.gone.is_empty();
@@ -257,8 +256,8 @@ impl World {
 
     /// The server knows when to look at the lock again: no waiter depends on a change that the server would not notice.
     fn check_due(&self) -> Checked {
-        let wall = |at: Millis| at.cast_signed() - self.now.millis().cast_signed();
-        let now = self.now.tick();
+        let (wall, now) = (self.now.wall(), self.now.tick());
+        let wall = |at: Wall| at.since(wall).cast_signed() - wall.since(at).cast_signed();
         let tick = |at: Tick| at.since(now).cast_signed() - now.since(at).cast_signed();
         let dues = [self.due.wall.map(wall), self.due.tick.map(tick)];
         let due = dues.into_iter().flatten().min().unwrap_or(i64::MAX);

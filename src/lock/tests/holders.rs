@@ -3,7 +3,7 @@
 
 use super::life::Life;
 use super::oracle::{Cause, Checked, Oracle, ensure};
-use crate::lock::{Connection, Heard, Millis, Now};
+use crate::lock::{Connection, Heard, Now, Wall};
 
 /// A holder of the lock.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Holder {
     /// The first hold was not reported: its receiver is gone.
     pub untold: bool,
     /// The last millisecond of its lease.
-    pub lease_end: Millis,
+    pub lease_end: Wall,
     /// When it became one of several holders, by the steady clock in microseconds, if the server has not restarted
     /// since.
     pub since: Option<u64>,
@@ -34,7 +34,7 @@ impl Holder {
 
     /// Whether its hold has ended, even if the server has not dropped it yet.
     pub fn is_over(&self, now: Now) -> bool {
-        self.lost || self.lease_end < now.millis()
+        self.lost || self.lease_end < now.wall()
     }
 
     /// Whether it has no hold beyond what this connection brought.
@@ -136,7 +136,7 @@ impl Oracle {
         owner: usize,
         limit: u32,
         now: Now,
-        (grace, clock): (Heard, Millis),
+        (grace, clock): (Heard, Wall),
     ) -> bool {
         let (limits, _, stopped) = self.serve_before(Some(owner), now, (grace, clock));
         !stopped && fits(&limits, limit)
@@ -145,7 +145,7 @@ impl Oracle {
     /// The waiters that a step serves first when it finds that leases have ended.
     pub fn served_first(&self, now: Now, grace: Heard) -> Vec<usize> {
         if self.holders.iter().any(|holder| holder.is_over(now)) {
-            self.serve_before(None, now, (grace, now.millis())).1
+            self.serve_before(None, now, (grace, now.wall())).1
         } else {
             Vec::new()
         }
@@ -157,7 +157,7 @@ impl Oracle {
         &self,
         owner: Option<usize>,
         now: Now,
-        (grace, clock): (Heard, Millis),
+        (grace, clock): (Heard, Wall),
     ) -> (Vec<u32>, Vec<usize>, bool) {
         let holders = self.holders.iter().filter(|holder| !holder.is_over(now));
         let mut limits: Vec<u32> = holders.map(|holder| holder.limit).collect();

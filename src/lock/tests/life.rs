@@ -1,7 +1,7 @@
 //! Until when an owner in the queue counts as alive.
 
 use super::oracle::{Queued, Scene};
-use crate::lock::{Heard, Millis, Now, Ticket};
+use crate::lock::{Heard, Millis, Now, Ticket, Wall};
 
 /// Why an owner in the queue counts as alive, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Life {
     /// It asked by a script of Redisson's, which was seen.
     Asked(Heard),
     /// It was found in the keys with this deadline, and has not been heard. Or it was woken, and has until then.
-    Found(Millis, Option<Heard>),
+    Found(Wall, Option<Heard>),
 }
 
 /// An instant of the clock that stands still while the server does not listen.
@@ -30,7 +30,7 @@ pub fn is_over(instant: Heard, now: Now) -> bool {
 
 impl Life {
     /// Whether an owner in the queue is alive, as clients understand the promise; `clock` as in [`Scene`].
-    pub fn lasts(self, now: Now, grace: Heard, clock: Millis) -> bool {
+    pub fn lasts(self, now: Now, grace: Heard, clock: Wall) -> bool {
         match self {
             Self::Blocked(_) => true,
             Self::Left => false,
@@ -53,7 +53,7 @@ impl Queued {
                 self.patience.min(left)
             }
             Life::Found(..) if !is_over(scene.rules.grace, now) => scene.rules.turn,
-            Life::Found(score, _) => score.saturating_sub(now.millis()),
+            Life::Found(score, _) => score.since(now.wall()),
             _ => 0,
         };
         scene.rules.turn.min(own).max(1)

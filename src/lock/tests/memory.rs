@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::lock::{
-    Event, Holder, Holding, Holds, Millis, Now, Owner, Queueing, Session, SharedHolders, Sharing,
-    State, Turn, Waiter,
+    Event, Holder, Holding, Holds, Now, Owner, Queueing, Session, SharedHolders, Sharing, State,
+    Turn, Waiter, Wall,
 };
 
 /// One lock in memory. Everything is public: a test may put it in any state.
@@ -17,7 +17,7 @@ pub struct Memory {
     /// Their hold counts.
     pub counts: BTreeMap<Owner, i64>,
     /// When the lock frees itself.
-    pub lease_end: Option<Millis>,
+    pub lease_end: Option<Wall>,
     /// The holder's token.
     pub token: Option<i64>,
     /// Greatest token seen since the start.
@@ -40,7 +40,7 @@ impl Memory {
     /// Lets time pass: what a key's expiry does in Redis, where a key lives through the millisecond
     /// in which it expires. Returns whether the lease has ended.
     pub fn expire(&mut self, now: Now) -> bool {
-        let ended = self.lease_end.is_some_and(|end| end < now.millis());
+        let ended = self.lease_end.is_some_and(|end| end < now.wall());
         if ended {
             self.lose_key();
         }
@@ -93,7 +93,7 @@ impl Holding for Memory {
         self.holder.is_some() || !self.counts.is_empty()
     }
 
-    fn lease_end(&mut self) -> Option<Millis> {
+    fn lease_end(&mut self) -> Option<Wall> {
         self.lease_end
     }
 
@@ -114,7 +114,7 @@ impl Holding for Memory {
         }
     }
 
-    fn set_lease_end(&mut self, at: Millis) {
+    fn set_lease_end(&mut self, at: Wall) {
         self.lease_end = Some(at);
     }
 
@@ -159,7 +159,7 @@ impl Sharing for Memory {
         shared.insert(Owner::from(owner), holder);
     }
 
-    fn set_lease_of(&mut self, owner: &[u8], at: Millis) {
+    fn set_lease_of(&mut self, owner: &[u8], at: Wall) {
         if let Some(shared) = &mut self.shared {
             shared.set_lease_end(owner, at);
         }
@@ -205,7 +205,7 @@ impl Queueing for Memory {
         self.queue.retain(|entry| entry.0.as_ref() != owner);
     }
 
-    fn set_score(&mut self, owner: &[u8], at: Millis) {
+    fn set_score(&mut self, owner: &[u8], at: Wall) {
         if let Some(known) = self.find(owner) {
             known.score = at;
         }

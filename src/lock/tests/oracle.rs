@@ -2,7 +2,7 @@
 
 use super::holders::Holder;
 use super::life::{Life, heard_after, is_over};
-use crate::lock::{Connection, Event, Heard, Millis, Now, Rules, Ticket};
+use crate::lock::{Connection, Event, Heard, Millis, Now, Rules, Ticket, Wall};
 
 /// An error says which promise is broken.
 pub type Checked<T = ()> = Result<T, String>;
@@ -101,7 +101,7 @@ impl Cause {
 pub struct Scene {
     pub now: Now,
     /// A waiter that was found lives until its score is over by this clock: the server's, or that of a script's client.
-    pub clock: Millis,
+    pub clock: Wall,
     pub rules: Rules,
     pub cause: Cause,
     /// The receiver of the lock is gone.

@@ -6,14 +6,14 @@ use super::life::heard_after;
 use super::oracle::{Checked, ensure};
 use super::world::{NAMES, World};
 use crate::lock::scripts::Sleep;
-use crate::lock::{Event, Millis, Owner, Presence, SharedHolders, Waiter};
+use crate::lock::{Event, Owner, Presence, SharedHolders, Waiter, Wall};
 
 impl World {
     /// Scripts drop heads whose scores are over, up to the first whose score is not. A head that is surely alive stops
     /// them.
     pub(super) fn check_scores(&self) -> Checked {
         let head = self.state.queue.first();
-        let dropped = head.filter(|(_, head)| head.score <= self.now.millis());
+        let dropped = head.filter(|(_, head)| head.score <= self.now.wall());
         let lives = dropped.is_some_and(|(_, head)| head.lives(self.now));
         ensure!(!lives, "scripts would drop {head:?}");
         Ok(())
@@ -24,12 +24,12 @@ impl World {
         if matches!(before.action, Action::SetScore(..) | Action::Silence(2..)) {
             return Ok(());
         }
-        let (left, now) = (self.lease_left(), self.now.millis());
+        let (left, now) = (self.lease_left(), self.now.wall());
         // A lease may have begun or ended in this step, after a score was set.
         let shared = before.state.shared.iter().flat_map(SharedHolders::iter);
         let ends = shared.map(|(_, holder)| holder.lease_end);
         let ends = ends.chain(before.state.lease_end);
-        let lefts = ends.map(|end| end.saturating_sub(now)).chain([left]);
+        let lefts = ends.map(|end| end.since(now)).chain([left]);
         let served = before
             .state
             .queue
@@ -45,7 +45,7 @@ impl World {
             let is_cut = is_found && self.rules.intercepts;
             let turn = self.state.turn.as_ref();
             let turn = turn.filter(|_| is_cut && self.is_woken(owner));
-            let until = turn.map(|turn| now + turn.until.since(heard_after(self.now, 0)));
+            let until = turn.map(|turn| now.after(turn.until.since(heard_after(self.now, 0))));
             let cut = known.map(|known| known.min(until.unwrap_or(known)));
             let asking =
                 |known| self.score_of_asking(before.action, known, owner, waiter, position);
@@ -57,12 +57,12 @@ impl World {
             let all = self.state.queue.len() as u64 + 1;
             let far = 100 * (left + waiter.patience.max(self.rules.patience) * all);
             let mut useless = [score, known.unwrap_or(score)].into_iter();
-            let is_useless = useless.any(|score| score <= now || score > now + far);
-            let is_renewed = waiter.score > now && waiter.score <= now + longest + patience;
+            let is_useless = useless.any(|score| score <= now || score > now.after(far));
+            let is_renewed = waiter.score > now && waiter.score <= now.after(longest + patience);
             ensure!(
                 scores.contains(&Some(waiter.score))
                     || is_useless && is_renewed && (waiter.lives(self.now) || was.lives(self.now)),
-                "{score} is to be the score of {owner:?}: {waiter:?}"
+                "{score:?} is to be the score of {owner:?}: {waiter:?}"
             );
         }
         Ok(())
@@ -78,17 +78,17 @@ impl World {
     fn score_of_asking(
         &self,
         action: Action,
-        known: Option<Millis>,
+        known: Option<Wall>,
         owner: &Owner,
         waiter: &Waiter,
         position: u64,
-    ) -> Option<Millis> {
-        let (left, now) = (self.lease_left(), self.now.millis());
+    ) -> Option<Wall> {
+        let (left, now) = (self.lease_left(), self.now.wall());
         let (asking, mut clock, mut patience) = match action {
             _ if !self.waits => return None,
             Action::Acquire(request) => (request.owner, now, request.patience),
             Action::LockByScript(script) => {
-                let client = now.saturating_add_signed(script.skew);
+                let client = self.client(script.skew);
                 (script.owner, client, script.wait?.0)
             }
             _ => return None,
@@ -101,12 +101,12 @@ impl World {
                 if script.wait.is_some_and(|(_, sleep)| sleep == Sleep::BehindHead));
             if !sets {
                 (clock, patience) = (now, waiter.patience);
-                let least = now + patience * position - patience / 2;
+                let least = now.after(patience * position - patience / 2);
                 if known >= least {
                     return Some(known);
                 }
             }
         }
-        Some(clock + left + patience * position)
+        Some(clock.after(left + patience * position))
     }
 }

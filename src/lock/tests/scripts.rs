@@ -5,19 +5,20 @@ use super::life::{Life, heard_after};
 use super::oracle::{Asking, Cause, Checked, Queued, ensure, index};
 use super::world::{NAMES, World};
 use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock, Unlocked};
-use crate::lock::{Event, Millis, Presence, Refusal};
+use crate::lock::{Event, Millis, Presence, Refusal, Wall};
 
 impl World {
     /// The time by the clock of a client.
-    fn client(&self, skew: i64) -> Millis {
-        self.now.millis().saturating_add_signed(skew)
+    pub(super) fn client(&self, skew: i64) -> Wall {
+        let time = self.now.wall().millis();
+        Wall::of(time.saturating_add_signed(skew))
     }
 
     /// The script that takes the lock or joins the queue.
     pub(super) fn lock_by_script(&mut self, script: Script) -> Checked {
         let (owner, now, client) = (script.owner, self.now, self.client(script.skew));
         let holds = self.oracle.holder(owner, now).is_some();
-        let clock = client.max(now.millis());
+        let clock = client.max(now.wall());
         let is_next = self
             .oracle
             .is_next(owner, 1, now, (self.rules.grace, clock));
@@ -100,7 +101,7 @@ impl World {
         owner: usize,
         known: bool,
         (patience, sleep): (Millis, Sleep),
-        client: Millis,
+        client: Wall,
     ) -> i64 {
         let left = self.lease_left();
         let lease = match (self.oracle.holders.is_empty(), self.state.lease_end) {
@@ -110,9 +111,7 @@ impl World {
         };
         let place = self.state.position_of(NAMES[owner]).unwrap_or(0);
         let behind = |index: usize| match &self.state.queue[index].1 {
-            found if found.presence == Presence::Found => {
-                found.score.saturating_sub(client).cast_signed()
-            }
+            found if found.presence == Presence::Found => found.score.since(client).cast_signed(),
             waiter => (left + waiter.patience * (index as u64 + 1)).cast_signed(),
         };
         let sleep = match sleep {

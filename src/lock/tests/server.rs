@@ -6,6 +6,7 @@ use super::oracle::{Cause, Checked, ensure, index};
 use super::world::{Lost, NAMES, World};
 use crate::lock::{
     Connection, Holding, Millis, Now, Owner, Presence, Queueing, Session, SharedHolders, Sharing,
+    Wall,
 };
 
 impl World {
@@ -129,14 +130,17 @@ impl World {
             let holder = self.oracle.holder_mut(*owner);
             // Renewals emit no event.
             if let Some(holder) = holder.filter(|of| !of.bound.is_empty()) {
-                holder.lease_end = end.unwrap_or(0).max(holder.lease_end);
+                holder.lease_end = end.unwrap_or_default().max(holder.lease_end);
             }
         }
         self.freed_if(Cause::None)?;
         for (owner, before) in leases {
             let now = self.stored_lease_end(owner);
             let shorter = self.oracle.is_holder(owner) && now < Some(before);
-            ensure!(!shorter, "the lease has become shorter: {before}, {now:?}");
+            ensure!(
+                !shorter,
+                "the lease has become shorter: {before:?}, {now:?}"
+            );
             let renewed = self.oracle.is_holder(owner) && now > Some(before);
             ensure!(
                 !renewed || due.contains(&owner),
@@ -148,8 +152,10 @@ impl World {
 
     /// Whether a session's lease is to be renewed: it is time, or less than half of it is left.
     fn is_to_renew(&self, session: &Session) -> bool {
-        let end = self.stored_lease_end(index(&session.owner)).unwrap_or(0);
-        let left = end.saturating_sub(self.now.millis());
+        let end = self
+            .stored_lease_end(index(&session.owner))
+            .unwrap_or_default();
+        let left = end.since(self.now.wall());
         session.renew_at <= self.now.tick() || left < session.lease - session.lease / 2
     }
 
@@ -204,7 +210,7 @@ impl World {
         // No server starts within a millisecond, and none with a clock that is behind: that is
         // what a lost token relies on.
         let least = self.oracle.last_token.cast_unsigned() / 1000 + 1;
-        self.now = Now::from_millis(self.now.after(1).max(least));
+        self.now = Now::from_millis(self.now.after(1).millis().max(least));
         self.rules.grace = self.now.listening_after(self.rules.turn);
         self.expire();
         self.state.restart(self.now);
@@ -219,7 +225,7 @@ impl World {
         }
         self.connect();
         for place in &mut self.oracle.queue {
-            place.life = Life::Found(0, None);
+            place.life = Life::Found(Wall::default(), None);
             (place.limit, place.since) = (1, self.now.steady);
         }
         self.look()
@@ -282,7 +288,7 @@ impl World {
         if let Some(holder) = self.oracle.holder_mut(owner) {
             holder.lost = true;
         }
-        self.state.set_lease_of(NAMES[owner], 0);
+        self.state.set_lease_of(NAMES[owner], Wall::default());
         self.touch();
     }
 
@@ -305,7 +311,7 @@ impl World {
     }
 
     pub(super) fn set_score(&mut self, owner: usize, ahead: i64) {
-        let score = self.now.millis().saturating_add_signed(ahead);
+        let score = self.client(ahead);
         self.state.set_score(NAMES[owner], score);
         self.touch();
     }

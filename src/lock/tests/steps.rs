@@ -32,7 +32,7 @@ impl World {
             },
         };
         let held = self.oracle.holder(owner, now).cloned();
-        let life = (self.rules.grace, now.millis());
+        let life = (self.rules.grace, now.wall());
         let is_next = self.oracle.is_next(owner, request.limit, now, life);
         let stored_token = self.stored_token(owner);
         let is_new = self.oracle.queued(owner).is_none();
@@ -107,7 +107,7 @@ impl World {
         let ends = self.oracle.holders.iter().map(|of| of.lease_end);
         let until_free = match self.oracle.turn {
             Some((_, until)) => Some(until.since(heard_after(self.now, 0))),
-            None => ends.min().map(|end| end.saturating_sub(self.now.millis())),
+            None => ends.min().map(|end| end.since(self.now.wall())),
         };
         let expected = Joined {
             position: index + 1,
@@ -267,7 +267,7 @@ impl World {
         let told = self.now.after(renewed);
         ensure!(
             stored == Some(told),
-            "told {told}, renewed until {stored:?}"
+            "told {told:?}, renewed until {stored:?}"
         );
         Ok(())
     }

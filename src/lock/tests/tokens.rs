@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use crate::lock::{Millis, Now, Rules, token};
+use crate::lock::{Millis, Now, Rules, Wall, token};
 
 /// By how much clocks differ.
 const APART: i64 = 1_500;
@@ -36,7 +36,7 @@ const PLANNED: Scope = Scope {
 };
 
 /// The keys: the holder's token, and the one that is kept, with the end of its key.
-type Keys = (Option<i64>, Option<(i64, Millis)>);
+type Keys = (Option<i64>, Option<(i64, Wall)>);
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Server {
@@ -145,7 +145,7 @@ impl World {
                 world.time += TICK;
                 let now = world.now(scope, self.master);
                 let kept = &mut world.servers[0].keys.1;
-                *kept = kept.filter(|(_, until)| *until >= now.millis());
+                *kept = kept.filter(|(_, until)| *until >= now.wall());
             }
         }
         (world, broken)

@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::oracle::{Cause, Checked, Oracle, Scene, Slot, index};
 use super::scope::Scope;
 use crate::lock;
-use crate::lock::{Connection, Due, Event, Millis, Now, Rules, Session, SharedHolders};
+use crate::lock::{Connection, Due, Event, Millis, Now, Rules, Session, SharedHolders, Wall};
 
 /// What the owners are called.
 pub const NAMES: [&[u8]; 7] = [b"A", b"B", b"C", b"D", b"E", b"F", b"G"];
@@ -173,16 +173,16 @@ impl World {
     /// Tells clients what happened, and works out when the lock is due next. Returns how often
     /// the lock was given up.
     pub(super) fn receive(&mut self, cause: Cause) -> Checked<usize> {
-        self.hear_at(cause, self.now.millis())
+        self.hear_at(cause, self.now.wall())
     }
 
     /// As [`Self::receive`], after a script of a client whose clock shows this time.
-    pub(super) fn hear_at(&mut self, cause: Cause, clock: Millis) -> Checked<usize> {
+    pub(super) fn hear_at(&mut self, cause: Cause, clock: Wall) -> Checked<usize> {
         self.read_scores();
         let events = self.state.events.split_off(self.heard);
         let scene = Scene {
             now: self.now,
-            clock: clock.max(self.now.millis()),
+            clock: clock.max(self.now.wall()),
             rules: self.rules,
             cause,
             undelivered: self.is_receiver_gone,
@@ -239,7 +239,7 @@ impl World {
     }
 
     /// When an owner's lease ends, as the keys have it.
-    pub(super) fn stored_lease_end(&self, owner: usize) -> Option<Millis> {
+    pub(super) fn stored_lease_end(&self, owner: usize) -> Option<Wall> {
         match &self.state.shared {
             Some(shared) => shared.get(NAMES[owner]).map(|holder| holder.lease_end),
             None => self.state.lease_end.filter(|_| self.holds_alone(owner)),
@@ -253,8 +253,8 @@ impl World {
 
     /// What is left of the lease.
     pub(super) fn lease_left(&self) -> Millis {
-        let end = self.state.lease_end.unwrap_or(0);
-        end.saturating_sub(self.now.millis())
+        let end = self.state.lease_end.unwrap_or_default();
+        end.since(self.now.wall())
     }
 
     /// The connection closes that was to be told of a hand-off.
@@ -280,10 +280,7 @@ impl World {
     /// Milliseconds until the server looks at the lock by itself. A key lives through the millisecond in which it
     /// expires.
     pub(super) fn until_due(&self) -> Option<Millis> {
-        let wall = self
-            .due
-            .wall
-            .map(|at| (at + 1).saturating_sub(self.now.millis()));
+        let wall = self.due.wall.map(|at| at.after(1).since(self.now.wall()));
         let tick = self.due.tick.map(|at| at.since(self.now.tick()));
         wall.into_iter().chain(tick).min()
     }
