@@ -7,6 +7,9 @@ const TURN: i64 = 60_000;
 /// What every scene's server is started with.
 pub const OPTIONS: &[&str] = &["--fairlock.turn", "60000", "--enable-debug-command", "yes"];
 
+/// Options by which no write that was replied to is lost.
+pub const AOF: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+
 /// The waiters of `k`, in order.
 pub const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
 /// The owners with a deadline, the earliest first.

@@ -1,10 +1,8 @@
 //! Hand-off: every way in which a waiter becomes the holder.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use fairlock_testing::{Blocked, Server, wait_until};
+use fairlock_testing::{Blocked, Server, Wire, wait_until};
 
 #[test]
 fn waiters_are_served_in_the_order_in_which_they_joined() {
@@ -110,25 +108,11 @@ fn the_last_receiver_that_is_gone_frees_the_lock() {
     client.assert_reply("KEYS *", "[]");
 }
 
-#[test]
-fn a_foreign_lock_without_a_lease_is_noticed_when_it_goes() {
-    let (server, mut client) = Server::connected();
-    client.run("HSET k a 1");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    client.run("DEL k");
-    assert!(waiter.int() > 0);
-}
-
 /// A bare connection on which a command was sent.
-fn send(server: &Server, command: &str) -> TcpStream {
-    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
-    write!(socket, "{command}\r\n").expect("sent");
-    socket
-}
-
-/// The port at this end of a connection.
-fn port(socket: &TcpStream) -> u16 {
-    socket.local_addr().expect("an address").port()
+fn send(server: &Server, command: &str) -> Wire {
+    let mut wire = Wire::new(server.port);
+    wire.send(command);
+    wire
 }
 
 /// Stops the server while a waiter hangs up and the holder releases, so that both reach it in one iteration of the
@@ -144,7 +128,7 @@ fn hang_up_while_released(server: &Server, release_first: bool) {
     // Connected before: the server accepts in one iteration and reads in the next.
     let mut releasing = send(server, "PING");
     client.run("PING");
-    let (waiting, released) = (port(&waiter), port(&releasing));
+    let (waiting, released) = (waiter.port(), releasing.port());
     let mut waiter = Some(waiter);
     let mut hang_up = || {
         drop(waiter.take());
@@ -154,7 +138,7 @@ fn hang_up_while_released(server: &Server, release_first: bool) {
         if !release_first {
             hang_up();
         }
-        write!(releasing, "FAIRLOCK.RELEASE k a\r\n").expect("sent");
+        releasing.send("FAIRLOCK.RELEASE k a");
         wait_until("it has released", || server.unread(released).0 > 0);
         if release_first {
             hang_up();
@@ -178,18 +162,15 @@ fn a_waiter_that_hangs_up_as_the_lock_is_released_is_skipped() {
 fn a_waiter_that_says_quit_behind_its_request_keeps_the_lock() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
-    let mut socket = send(&server, "FAIRLOCK.ACQUIRE k b\r\nQUIT");
+    let mut waiter = send(&server, "FAIRLOCK.ACQUIRE k b\nQUIT");
     wait_until("b waits", || {
         client.int("LLEN redisson_lock_queue:{k}") == 1
     });
     let behind = server.block("FAIRLOCK.ACQUIRE k c");
     client.int("FAIRLOCK.RELEASE k a");
-    let mut reply = String::new();
-    socket.read_to_string(&mut reply).expect("a reply");
-    assert!(
-        reply.starts_with(':') && reply.ends_with("+OK\r\n"),
-        "{reply}"
-    );
+    assert!(waiter.token() > 0);
+    assert_eq!(waiter.line(), "+OK");
+    assert_eq!(waiter.line_if_open(), None);
     assert_eq!(client.holders("k"), "[b, 1]");
     assert!(!behind.is_done());
     client.int("FAIRLOCK.RELEASE k b");
@@ -200,11 +181,11 @@ fn a_waiter_that_says_quit_behind_its_request_keeps_the_lock() {
 fn a_waiter_that_hangs_up_has_left_before_the_next_command() {
     let (server, mut client) = Server::connected_with(&["--hz", "1"]);
     client.int("FAIRLOCK.ACQUIRE k a");
-    let socket = send(&server, "FAIRLOCK.ACQUIRE k b");
+    let waiter = send(&server, "FAIRLOCK.ACQUIRE k b");
     wait_until("b waits", || {
         client.int("LLEN redisson_lock_queue:{k}") == 1
     });
-    drop(socket);
+    drop(waiter);
     wait_until("the server has noticed", || server.blocked() == 0);
     client.assert_reply("LLEN redisson_lock_queue:{k}", "0");
 }
@@ -218,7 +199,7 @@ fn a_receiver_killed_after_its_reply_was_made_and_before_it_was_written_passes_t
     let second = server.block("FAIRLOCK.ACQUIRE k c");
     // Unblocked in the same iteration, the killer's next command runs before any reply is written.
     let kill = format!("CLIENT KILL ID {}", first.id);
-    let _killer = send(&server, &format!("FAIRLOCK.ACQUIRE other b\r\n{kill}"));
+    let _killer = send(&server, &format!("FAIRLOCK.ACQUIRE other b\n{kill}"));
     wait_until("the killer waits", || server.blocked() == 3);
     assert_eq!(
         client.at_once(&["FAIRLOCK.RELEASE k a", "FAIRLOCK.RELEASE other a"]),

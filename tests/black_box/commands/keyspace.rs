@@ -2,6 +2,8 @@
 
 use fairlock_testing::{Client, Server};
 
+use crate::scene::AOF;
+
 #[test]
 fn a_lock_with_waiters_has_the_three_keys_of_the_table() {
     let (server, mut client) = Server::connected();
@@ -128,8 +130,7 @@ fn a_client_stays_in_its_database_whatever_it_moves_and_copies() {
 
 #[test]
 fn among_many_waiters_one_is_added_without_a_walk() {
-    let (server, mut client) =
-        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let (server, mut client) = Server::connected_with(AOF);
     let encoding = |client: &mut Client| client.run("OBJECT ENCODING redisson_lock_timeout:{k}");
     let ask = |n| format!("FAIRLOCK.ACQUIRE k w{n} ENQUEUE");
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");

@@ -154,40 +154,6 @@ fn a_user_is_shown_only_what_the_user_may_read() {
     ann.assert_error("FAIRLOCK.LOCKS ALL", "NOPERM");
 }
 
-#[test]
-fn what_it_cannot_read_is_refused() {
-    let (_server, mut client) = Server::connected();
-    for (command, error) in [
-        (
-            "FAIRLOCK.LOCKS COUNT -2",
-            "(error) ERR COUNT is not a whole number from 0 to 9223372036854775807, or -1 for all",
-        ),
-        (
-            "FAIRLOCK.LOCKS AFTER x",
-            "(error) ERR AFTER is not a cursor from fairlock.locks: start again without AFTER",
-        ),
-        (
-            "FAIRLOCK.LOCKS COUNT x",
-            "(error) ERR COUNT is not a whole number from 0 to 9223372036854775807, or -1 for all",
-        ),
-    ] {
-        assert_eq!(client.run(command), error, "{command}");
-    }
-}
-
-#[test]
-fn a_replica_knows_of_no_waiters() {
-    let master = Server::start();
-    let replica = Server::start();
-    let mut client = master.connect();
-    client.int("FAIRLOCK.ACQUIRE k a SESSION");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    let mut reader = replica.connect();
-    reader.run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
-    wait_until("the replica has the lock", || reader.run("EXISTS k") == "1");
-    reader.assert_reply("FAIRLOCK.LOCKS", "[]");
-}
-
 /// Opens a session on each of many locks: `l0000` and so on.
 fn bind_many(client: &mut Client, number: usize) {
     client.run_many((0..number).map(|n| format!("FAIRLOCK.ACQUIRE l{n:04} a SESSION")));

@@ -167,10 +167,11 @@ fn a_lock_that_is_held_all_the_time_is_found_while_others_come_and_go() {
 }
 
 #[test]
-fn a_replica_lists_what_is_held_by_its_keys() {
+fn a_replica_knows_of_no_waiters_and_lists_what_is_held_by_its_keys() {
     let (master, replica) = (Server::start(), Server::start());
     let mut client = master.connect();
     client.int("FAIRLOCK.ACQUIRE k a SESSION");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
     client.int("FAIRLOCK.ACQUIRE read a SHARED");
     client.int("FAIRLOCK.ACQUIRE read b SHARED");
     follow(&replica, &master);
@@ -178,6 +179,7 @@ fn a_replica_lists_what_is_held_by_its_keys() {
     wait_until("the replica has the locks", || {
         reader.run("DBSIZE") == client.run("DBSIZE")
     });
+    reader.assert_reply("FAIRLOCK.LOCKS", "[]");
     assert_eq!(sorted(&mut reader), ["k", "read"]);
     let list = reader.run("FAIRLOCK.LOCKS ALL");
     assert!(list.contains("holders, 2, "), "{list}");
@@ -198,6 +200,8 @@ fn a_key_that_the_walk_meets_does_not_count_as_used() {
 fn what_it_cannot_read_is_refused() {
     const NO_CURSOR: &str =
         "(error) ERR AFTER is not a cursor from fairlock.locks: start again without AFTER";
+    const NO_COUNT: &str =
+        "(error) ERR COUNT is not a whole number from 0 to 9223372036854775807, or -1 for all";
     let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     for (words, error) in [
@@ -205,6 +209,9 @@ fn what_it_cannot_read_is_refused() {
         ("ALL AFTER +1", NO_CURSOR),
         ("ALL AFTER 01", NO_CURSOR),
         ("ALL AFTER 18446744073709551616", NO_CURSOR),
+        ("AFTER x", NO_CURSOR),
+        ("COUNT -2", NO_COUNT),
+        ("COUNT x", NO_COUNT),
         (
             "AFTER 17",
             "(error) ERR AFTER is not a cursor from fairlock.locks without ALL: start again without AFTER",

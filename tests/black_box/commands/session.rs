@@ -5,6 +5,8 @@
 
 use fairlock_testing::{Client, Server, wait_until};
 
+use crate::scene::AOF;
+
 /// Waits until the server has renewed the lease a number of times.
 fn renewed(client: &mut Client, key: &str, times: usize) {
     for _ in 0..times {
@@ -321,8 +323,7 @@ fn it_moves_with_its_database() {
 
 #[test]
 fn it_ends_with_its_lease_if_the_server_dies() {
-    let (server, mut holder) =
-        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let (server, mut holder) = Server::connected_with(AOF);
     holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
     let end = holder.int("PEXPIRETIME k");
     let server = server.kill_and_restart();
@@ -336,8 +337,7 @@ fn it_ends_with_its_lease_if_the_server_dies() {
 
 #[test]
 fn its_holder_can_come_back_after_a_restart() {
-    let (server, mut holder) =
-        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let (server, mut holder) = Server::connected_with(AOF);
     let token = holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 20000");
     let server = server.kill_and_restart();
     let mut holder = server.connect();
@@ -351,7 +351,7 @@ fn its_holder_can_come_back_after_a_restart() {
 
 #[test]
 fn renewals_are_replicated() {
-    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let server = Server::with(AOF);
     let (_replica, mut client) = Server::connected();
     client.run(&format!("REPLICAOF 127.0.0.1 {}", server.port));
     let mut holder = server.connect();

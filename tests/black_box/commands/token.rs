@@ -2,6 +2,8 @@
 
 use fairlock_testing::{Client, Server, wait_until};
 
+use crate::scene::AOF;
+
 const HOUR: i64 = 3600;
 /// A minute in microseconds.
 const MINUTE: i64 = 60_000_000;
@@ -128,7 +130,7 @@ fn a_token_that_was_ahead_is_remembered_though_all_keys_are_gone() {
 
 #[test]
 fn the_token_of_a_lock_that_is_freed_behind_its_clock_is_kept() {
-    let server = Server::with_movable_clock(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let server = Server::with_movable_clock(AOF);
     let mut client = server.connect();
     let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     assert_eq!(client.int("DBSIZE"), 1);

@@ -5,6 +5,8 @@ use std::fs;
 use fairlock_testing::{Client, Server, Wire, show, wait_until};
 use redis::Value;
 
+use crate::scene::AOF;
+
 const REFUSED: &str = " and cannot be used in a script";
 
 /// Calls one command of this module with its arguments.
@@ -374,8 +376,7 @@ fn a_pipeline_of_pairs_lets_a_waiter_in_between() {
 
 #[test]
 fn what_scripts_and_transactions_do_is_kept_as_plain_commands() {
-    let options = ["--appendonly", "yes", "--appendfsync", "always"];
-    let (server, mut client) = Server::connected_with(&options);
+    let (server, mut client) = Server::connected_with(AOF);
     load_library(&mut client);
     call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
@@ -393,7 +394,7 @@ fn what_scripts_and_transactions_do_is_kept_as_plain_commands() {
         }
     }
     drop(client);
-    let server = server.kill_and_restart_without_module(&options);
+    let server = server.kill_and_restart_without_module(AOF);
     let mut client = server.connect();
     assert_eq!(client.holders("k"), "[b, 1]");
     client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[c, d]");

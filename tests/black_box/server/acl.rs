@@ -4,13 +4,11 @@ use fairlock_testing::commands::{COMMANDS, SCRIPTS, calls_of_a_lock, of_a_lock, 
 use fairlock_testing::{Client, Server, Wire, show};
 use redis::Value;
 
+use super::security;
+
 /// A connection of a user with these permissions.
 fn user(server: &Server, permissions: &str) -> Client {
-    let mut client = server.connect();
-    let set = client.run(&format!("ACL SETUSER ann reset on nopass {permissions}"));
-    assert_eq!(set, "OK");
-    client.assert_reply("AUTH ann x", "OK");
-    client
+    security::user(server, "ann", permissions)
 }
 
 #[test]

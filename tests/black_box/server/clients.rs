@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use fairlock_testing::{Blocked, Client, Server, Wire, wait_until};
 use redis::Value::{Array, Int};
 
+use crate::scene::{AOF, QUEUE};
+
 /// The line of CLIENT LIST of a connection.
 fn line_of(client: &mut Client, id: i64) -> String {
     client.text(&format!("CLIENT LIST ID {id}"))
@@ -15,10 +17,6 @@ fn block(server: &Server, wire: &mut Wire, command: &str) {
     let before = server.blocked();
     wire.send(command);
     wait_until(command, || server.blocked() == before + 1);
-}
-
-fn owners(client: &mut Client) -> String {
-    client.run("LRANGE redisson_lock_queue:{k} 0 -1")
 }
 
 #[test]
@@ -49,7 +47,7 @@ fn a_killed_waiter_has_left_before_the_next_command_however_it_was_killed() {
         wire.send("AUTH ann x");
         assert_eq!(wire.line(), "+OK");
         block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
-        assert_eq!(owners(&mut client), "[z, b]");
+        assert_eq!(client.run(QUEUE), "[z, b]");
         let line = line_of(&mut client, wire.id);
         let address = line.split(" addr=").nth(1).expect("an address");
         let address = address.split(' ').next().expect("an address");
@@ -61,7 +59,7 @@ fn a_killed_waiter_has_left_before_the_next_command_however_it_was_killed() {
         };
         let killed = client.run(&kill);
         assert!(["1", "OK"].contains(&killed.as_str()), "{how}: {killed}");
-        assert_eq!(owners(&mut client), "[z]", "{how}");
+        assert_eq!(client.run(QUEUE), "[z]", "{how}");
         assert_eq!(wire.line(), "");
     }
     assert!(!behind.is_done());
@@ -107,7 +105,7 @@ fn a_queue_whose_receivers_are_killed_one_after_the_other_stays_in_order() {
     );
     assert!(waiters.remove(3).int() > 0);
     assert_eq!(client.holders("k"), "[w3, 1]");
-    assert_eq!(owners(&mut client), "[w4, w5]");
+    assert_eq!(client.run(QUEUE), "[w4, w5]");
 }
 
 #[test]
@@ -248,8 +246,7 @@ fn a_lease_that_ends_while_writes_are_paused_is_acted_on_after_the_pause() {
 
 #[test]
 fn nothing_is_written_while_writes_are_paused() {
-    let (server, mut client) =
-        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let (server, mut client) = Server::connected_with(AOF);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE j a SESSION LEASE 600000");
     let (id, mut looking) = (client.id, server.connect());
@@ -292,7 +289,7 @@ fn nothing_is_written_while_writes_are_paused() {
     assert!(release.reply().starts_with("(error) NOTHELD "));
     assert_eq!(looking.holders("k"), "[b, 1]");
     assert_eq!(looking.holders("j"), "[e, 1]");
-    assert_eq!(owners(&mut looking), "[]");
+    assert_eq!(looking.run(QUEUE), "[]");
 }
 
 #[test]
@@ -523,7 +520,7 @@ fn a_waiter_that_is_evicted_for_its_memory_leaves_the_queue_and_one_exempted_sta
         }
         greedy.send(&filler);
     }
-    wait_until("c is evicted", || owners(&mut client) == "[b, d]");
+    wait_until("c is evicted", || client.run(QUEUE) == "[b, d]");
     assert_eq!(client.holders("k"), "[a, 1]");
     client.int("FAIRLOCK.RELEASE k a");
     let reply = exempt.line();

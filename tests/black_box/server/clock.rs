@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use fairlock_testing::{Server, wait_until};
 
+use crate::scene::AOF;
+
 const HOUR: i64 = 3600;
 
 #[test]
@@ -103,8 +105,7 @@ fn tokens_grow_over_steps_of_the_clock() {
 
 #[test]
 fn what_is_told_of_a_token_after_a_step_back_and_a_restart_outlives_the_keys() {
-    let aof = ["--appendonly", "yes", "--appendfsync", "always"];
-    let server = Server::with_movable_clock(&aof);
+    let server = Server::with_movable_clock(AOF);
     let token = server.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     server.set_clock(-5);
     let server = server.kill_and_restart();
@@ -131,8 +132,7 @@ fn tokens_grow_if_the_clock_is_set_back_before_the_first_one_after_a_restart() {
 /// Without a waiter, and with one who joins when a holder leaves.
 #[test]
 fn a_new_shared_holder_after_a_step_back_and_a_restart_gets_a_greater_token() {
-    let aof = ["--appendonly", "yes", "--appendfsync", "always"];
-    let server = Server::with_movable_clock(&aof);
+    let server = Server::with_movable_clock(AOF);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE k b SHARED 3 LEASE 600000");

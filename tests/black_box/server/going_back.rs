@@ -2,10 +2,11 @@
 
 use fairlock_testing::Server;
 
+use crate::scene::AOF;
+
 #[test]
 fn without_enable_module_command_unloading_needs_a_restart() {
-    let (server, mut client) =
-        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let (server, mut client) = Server::connected_with(AOF);
     let token = client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE k bob ENQUEUE");
     let error = client.run("MODULE UNLOAD fairlock");
@@ -17,8 +18,7 @@ fn without_enable_module_command_unloading_needs_a_restart() {
     );
     assert!(client.run("FAIRLOCK.HELP").contains("FAIRLOCK.ACQUIRE"));
 
-    let options = ["--appendonly", "yes", "--appendfsync", "always"];
-    let server = server.kill_and_restart_without_module(&options);
+    let server = server.kill_and_restart_without_module(AOF);
     let mut client = server.connect();
     client.assert_start("FAIRLOCK.HELP", "(error) ERR unknown command");
     // What scripts go on with: the holder, its hold count and the queue; and a field that they do not look at.

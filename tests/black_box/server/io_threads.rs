@@ -8,6 +8,8 @@ use std::thread;
 use fairlock_testing::{Server, Wire, wait_until};
 use tempfile::TempDir;
 
+use super::cluster::give_all_slots;
+
 const THREADS: &str = "--io-threads 4 --appendonly yes --appendfsync no";
 
 /// Calls with more keys than words, with no number of keys, and well-formed.
@@ -22,10 +24,7 @@ fn bear_strangers(options: &str) {
         .collect();
     let (server, mut admin) = Server::connected_with(&options);
     if admin.text("INFO cluster").contains("cluster_enabled:1") {
-        admin.run("CLUSTER ADDSLOTSRANGE 0 16383");
-        wait_until("it is up", || {
-            admin.text("CLUSTER INFO").contains("cluster_state:ok")
-        });
+        give_all_slots(&mut admin);
     }
     let mut users: Vec<_> = (0..8).map(|_| server.connect()).collect();
     admin.run("CONFIG SET requirepass x");

@@ -3,9 +3,7 @@
 
 use fairlock_testing::{Blocked, Client, Listener, Server, Wire, wait_until};
 
-fn owners(client: &mut Client) -> String {
-    client.run("LRANGE redisson_lock_queue:{k} 0 -1")
-}
+use crate::scene::{AOF, QUEUE};
 
 /// Waiters of a lock that is held, each blocked.
 fn waiters(server: &Server, names: &[&str]) -> Vec<Blocked> {
@@ -29,7 +27,7 @@ fn a_queue_that_was_there_before_the_module_is_served_by_it() {
     client.assert_reply(&format!("MODULE LOAD {path} turn 3000"), "OK");
     client.assert_reply("FAIRLOCK.ACQUIRE k c NOWAIT", "(nil)");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    assert_eq!(owners(&mut client), "[dead, p, b]");
+    assert_eq!(client.run(QUEUE), "[dead, p, b]");
     client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     // The first does not come; then it is the turn of p, which does.
     let mut reply = String::new();
@@ -83,7 +81,7 @@ fn debug_reload_changes_nothing_for_those_who_wait_and_hold() {
     for _ in 0..3 {
         client.assert_reply("DEBUG RELOAD", "OK");
     }
-    assert_eq!(owners(&mut client), "[b, p, c]");
+    assert_eq!(client.run(QUEUE), "[b, p, c]");
     client.assert_reply("FAIRLOCK.ACQUIRE k e NOWAIT", "(nil)");
     assert!(client.run("FAIRLOCK.INFO s").contains("session, 1"));
     client.assert_reply("FAIRLOCK.RELEASE k a", "0");
@@ -133,7 +131,7 @@ fn what_was_saved_on_shutdown_is_there_afterwards() {
     let mut client = server.connect();
     assert_eq!(client.holders("k"), "[a, 1]");
     // Disconnected waiters are still in the queue.
-    assert_eq!(owners(&mut client), "[b, c]");
+    assert_eq!(client.run(QUEUE), "[b, c]");
     let b = server.block("FAIRLOCK.ACQUIRE k b");
     let c = server.block("FAIRLOCK.ACQUIRE k c");
     client.assert_reply("FAIRLOCK.RELEASE k a", "0");
@@ -217,14 +215,13 @@ fn a_snapshot_made_under_load_is_that_of_its_instant() {
     let server = server.kill_and_restart();
     let mut client = server.connect();
     assert_eq!(client.holders("k"), "[w, 1]");
-    assert_eq!(owners(&mut client), "[w0, w1, w2, w3, w4]");
+    assert_eq!(client.run(QUEUE), "[w0, w1, w2, w3, w4]");
     client.assert_reply("ZCARD redisson_lock_timeout:{k}", "5");
 }
 
 #[test]
 fn an_append_only_file_rewritten_under_load_has_everything() {
-    let (server, mut client) =
-        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let (server, mut client) = Server::connected_with(AOF);
     for n in 0..30 {
         client.run(&format!("SET filler{n} x"));
     }
@@ -268,7 +265,7 @@ fn a_full_server_refuses_to_lock_and_does_everything_that_frees() {
             client.assert_error(&format!("FAIRLOCK.ACQUIRE k {owner}{option}"), "OOM");
         }
     }
-    assert_eq!(owners(&mut client), "[b, c, d, e, p]");
+    assert_eq!(client.run(QUEUE), "[b, c, d, e, p]");
     client.assert_reply("FAIRLOCK.RENEW k a LEASE 500000", "500000");
     client.assert_reply("FAIRLOCK.CANCEL k p", "1");
     client.assert_reply("FAIRLOCK.CANCEL k d", "1");
@@ -306,7 +303,7 @@ fn an_evicted_lock_goes_to_its_head_and_all_places_are_kept() {
         evict(&server);
         assert!(queue.remove(0).int() > token, "{policy}");
         assert_eq!(client.holders("k"), "[b, 1]");
-        assert_eq!(owners(&mut client), "[c, d]");
+        assert_eq!(client.run(QUEUE), "[c, d]");
         client.assert_reply("ZCARD redisson_lock_timeout:{k}", "2");
         for (holder, waiter) in ["b", "c"].iter().zip(queue) {
             client.assert_reply(&format!("FAIRLOCK.RELEASE k {holder}"), "0");
@@ -327,7 +324,7 @@ fn an_evicted_queue_is_restored_and_its_order_kept() {
     for waiter in blocked {
         assert!(waiter.int() > 0);
     }
-    assert_eq!(owners(&mut client), "[p, c]");
+    assert_eq!(client.run(QUEUE), "[p, c]");
     client.assert_reply("FAIRLOCK.RELEASE k b", "0");
     assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
     client.assert_reply("FAIRLOCK.RELEASE k p", "0");

@@ -4,7 +4,7 @@ use fairlock_testing::{Server, wait_until};
 
 use super::replication::dump;
 
-const AOF: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+use crate::scene::AOF;
 
 /// A lock on which everything has happened once.
 fn busy_lock(server: &Server) {
@@ -28,33 +28,24 @@ fn busy_lock(server: &Server) {
 }
 
 #[test]
-fn a_killed_server_comes_back_with_the_same_lock() {
-    let server = Server::with(AOF);
-    busy_lock(&server);
-    let before = dump(&mut server.connect());
-    let server = server.kill_and_restart();
-    assert_eq!(dump(&mut server.connect()), before);
-}
-
-#[test]
-fn a_server_without_the_module_loads_the_append_only_file() {
-    let server = Server::with(AOF);
-    busy_lock(&server);
-    let before = dump(&mut server.connect());
-    let server = server.kill_and_restart_without_module(AOF);
-    assert_eq!(dump(&mut server.connect()), before);
-}
-
-#[test]
-fn a_server_without_the_module_loads_the_snapshot() {
-    let server = Server::start();
-    busy_lock(&server);
-    let mut client = server.connect();
-    let before = dump(&mut client);
-    client.assert_reply("SAVE", "OK");
-    drop(client);
-    let server = server.kill_and_restart_without_module(&[]);
-    assert_eq!(dump(&mut server.connect()), before);
+fn a_killed_server_comes_back_with_the_same_lock_with_the_module_or_without_it() {
+    for (options, without_module) in [(AOF, false), (AOF, true), (&[], true)] {
+        let server = Server::with(options);
+        busy_lock(&server);
+        let mut client = server.connect();
+        let before = dump(&mut client);
+        if options.is_empty() {
+            client.assert_reply("SAVE", "OK");
+        }
+        drop(client);
+        let server = if without_module {
+            server.kill_and_restart_without_module(options)
+        } else {
+            server.kill_and_restart()
+        };
+        let after = dump(&mut server.connect());
+        assert_eq!(after, before, "{options:?}, without: {without_module}");
+    }
 }
 
 #[test]
@@ -80,14 +71,8 @@ fn owners_that_come_back_find_their_place() {
 
 #[test]
 fn an_owner_that_does_not_come_back_costs_one_turn() {
-    let (server, mut client) = Server::connected_with(&[
-        "--appendonly",
-        "yes",
-        "--appendfsync",
-        "always",
-        "--fairlock.turn",
-        "50",
-    ]);
+    let options = [AOF, &["--fairlock.turn", "50"]].concat();
+    let (server, mut client) = Server::connected_with(&options);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     drop(client);

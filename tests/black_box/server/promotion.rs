@@ -6,7 +6,7 @@ use fairlock_testing::{Client, Listener, Server, follow, wait_until};
 
 use super::replication::{exercise, same_keys};
 use crate::foreign::redisson_keys;
-use crate::scene::{DEADLINES, QUEUE, now};
+use crate::scene::{AOF, DEADLINES, QUEUE, now};
 
 /// Milliseconds.
 pub const LONG_TURN: &[&str] = &["--fairlock.turn", "60000"];
@@ -314,7 +314,7 @@ fn a_wake_up_reaches_subscribers_at_every_replica_once() {
 
 #[test]
 fn a_wake_up_is_not_in_the_append_only_file() {
-    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let server = Server::with(AOF);
     queued(&server);
     let mut client = server.connect();
     client.int("FAIRLOCK.RELEASE k a");
@@ -408,8 +408,7 @@ fn tokens_grow_in_both_directions_between_clocks_that_differ() {
 
 #[test]
 fn tokens_grow_after_a_restart_and_a_flush_though_they_were_ahead_of_the_clock() {
-    let (server, mut client) =
-        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let (server, mut client) = Server::connected_with(AOF);
     // A replica that is promoted gives tokens ahead of its clock.
     client.run("REPLICAOF 127.0.0.1 1");
     client.run("REPLICAOF NO ONE");

@@ -58,53 +58,35 @@ fn a_replica_without_the_module_holds_the_same_keys() {
 }
 
 #[test]
-fn a_replica_shows_the_lock_and_refuses_to_change_it() {
-    let (master, replica) = (Server::start(), Server::start());
-    follow(&replica, &master);
-    let mut client = master.connect();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let _waiter = master.block("FAIRLOCK.ACQUIRE k b");
-    same_keys(&master, &replica);
-    let mut reader = replica.connect();
-    reader.assert_start("FAIRLOCK.INFO k", "[owner, a, holds, 1, ");
-    reader.assert_start("FAIRLOCK.QUEUE k", "[[b, polling, ");
-    for command in [
-        "ACQUIRE k c",
-        "RELEASE k a",
-        "RENEW k a",
-        "CANCEL k b",
-        "BREAK k",
-    ] {
-        reader.assert_error(&format!("FAIRLOCK.{command}"), "READONLY");
+fn a_replica_shows_the_lock_and_refuses_to_change_it_also_if_it_takes_writes() {
+    for read_only in ["yes", "no"] {
+        let master = Server::start();
+        let replica = Server::with(&["--replica-read-only", read_only]);
+        follow(&replica, &master);
+        let mut client = master.connect();
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        let _waiter = master.block("FAIRLOCK.ACQUIRE k b PATIENCE 600000");
+        same_keys(&master, &replica);
+        let mut there = replica.connect();
+        there.assert_start("FAIRLOCK.INFO k", "[owner, a, holds, 1, ");
+        there.assert_start("FAIRLOCK.QUEUE k", "[[b, polling, ");
+        for command in [
+            "ACQUIRE k c",
+            "ACQUIRE free c",
+            "RELEASE k a",
+            "RENEW k a",
+            "CANCEL k b",
+            "BREAK k",
+        ] {
+            there.assert_error(&format!("FAIRLOCK.{command}"), "READONLY");
+        }
+        if read_only == "no" {
+            there.assert_reply("SET other value", "OK");
+            there.assert_reply("DEL k", "1");
+            there.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[b]");
+            there.assert_reply("EXISTS k", "0");
+        }
     }
-}
-
-#[test]
-fn a_replica_that_takes_writes_grants_nothing_either() {
-    let (master, replica) = (
-        Server::start(),
-        Server::with(&["--replica-read-only", "no"]),
-    );
-    follow(&replica, &master);
-    let mut client = master.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 600000");
-    same_keys(&master, &replica);
-    let mut writer = replica.connect();
-    writer.assert_reply("SET other value", "OK");
-    for command in [
-        "ACQUIRE k c",
-        "ACQUIRE free c",
-        "RELEASE k a",
-        "RENEW k a",
-        "CANCEL k b",
-        "BREAK k",
-    ] {
-        writer.assert_error(&format!("FAIRLOCK.{command}"), "READONLY");
-    }
-    writer.assert_reply("DEL k", "1");
-    writer.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[b]");
-    writer.assert_reply("EXISTS k", "0");
 }
 
 #[test]

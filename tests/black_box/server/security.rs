@@ -7,8 +7,10 @@ use std::net::{IpAddr, TcpStream, UdpSocket};
 use fairlock_testing::commands::{COMMANDS, Command, SCRIPTS, calls_of_a_lock, of_a_lock, on};
 use fairlock_testing::{Blocked, Client, Listener, Server, Wire, wait_until};
 
+use crate::scene::AOF;
+
 /// A connection of a user with these permissions.
-fn user(server: &Server, name: &str, permissions: &str) -> Client {
+pub fn user(server: &Server, name: &str, permissions: &str) -> Client {
     let mut client = server.connect();
     let set = format!("ACL SETUSER {name} reset on nopass {permissions}");
     client.assert_reply(&set, "OK");
@@ -328,7 +330,7 @@ const SMUGGLED: &[u8] = b"x\r\n*1\r\n$8\r\nFLUSHALL\r\n+OK\r\n\0\n# a line of th
 
 #[test]
 fn nothing_is_smuggled_into_replies_files_replicas_or_the_log() {
-    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let server = Server::with(AOF);
     let port = server.port.to_string();
     let replica = Server::with(&["--replicaof", &format!("127.0.0.1 {port}")]);
     wait_until("it follows", || {

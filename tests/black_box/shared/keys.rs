@@ -2,7 +2,7 @@
 
 use fairlock_testing::{Client, Server, follow, wait_until};
 
-const AOF: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+use crate::scene::AOF;
 
 fn keys(client: &mut Client) -> Vec<String> {
     [

@@ -2,6 +2,8 @@
 
 use fairlock_testing::{Client, Server, wait_until};
 
+use crate::scene::AOF;
+
 #[test]
 fn ten_thousand_hold_it_and_all_their_leases_end() {
     let (server, mut client) = Server::connected();
@@ -47,8 +49,7 @@ fn encodings(client: &mut Client) -> [String; 2] {
 
 #[test]
 fn a_holder_among_many_is_found_without_a_walk() {
-    let (server, mut client) =
-        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let (server, mut client) = Server::connected_with(AOF);
     let ask = |n| format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 600000");
     client.run_many((0..8).map(ask));
     assert_eq!(encodings(&mut client), ["listpack"; 2]);
