@@ -13,6 +13,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use fairlock_testing::cluster::Cluster;
 use fairlock_testing::{Client, Dice, Server, Wire, lua, show, wait_until};
 use redis::Value;
 
@@ -152,12 +153,9 @@ fn what_needs_the_module_is_refused_in_a_script() {
 /// A master of a cluster, alone: the head of the queue is woken by SPUBLISH, and no error is counted.
 #[test]
 fn scripts_wake_by_spublish_in_a_cluster() {
-    let server = Server::without_module(&["--cluster-enabled", "yes"]);
+    let cluster = Cluster::without_module(1, &[]);
+    let server = &cluster.masters[0];
     let mut client = server.connect();
-    client.assert_reply("CLUSTER ADDSLOTSRANGE 0 16383", "OK");
-    wait_until("the cluster is up", || {
-        client.text("CLUSTER INFO").contains("cluster_state:ok")
-    });
     lua::load(&mut client);
     let mut waiter = Wire::new(server.port);
     waiter.send("SSUBSCRIBE redisson_lock__channel:{k}:b");

@@ -4,9 +4,7 @@ use fairlock_testing::redisson::{Answer, Driver, NEWEST, each_release};
 use fairlock_testing::{Client, Server, wait_until};
 
 use crate::interception::INTERCEPTIONS;
-
-/// The waiters of `k`, in order.
-const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
+use crate::scenarios::QUEUE;
 
 /// A server with the module and two clients of it.
 pub struct Pair {

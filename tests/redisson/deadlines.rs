@@ -156,22 +156,17 @@ fn with_clock(server: &Server, seconds: i64) -> OutOfTime {
     let folder = TempDir::new().expect("a temporary directory");
     let clock = MovableClock::new(folder.path());
     clock.set(seconds);
-    let driver = start_with_clock(server, &clock);
-    OutOfTime {
-        driver,
-        _folder: folder,
-    }
-}
-
-fn start_with_clock(server: &Server, clock: &MovableClock) -> Driver {
     let starting = Driver::spawn(&Options {
         release: NEWEST,
         mode: "single",
         ports: &[server.port],
         settings: SETTINGS,
-        clock: Some(clock),
+        clock: Some(&clock),
     });
-    starting.ready()
+    OutOfTime {
+        driver: starting.ready(),
+        _folder: folder,
+    }
 }
 
 #[test]

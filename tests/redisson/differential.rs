@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use fairlock_testing::redisson::harvest::{Script, harvest};
 use fairlock_testing::redisson::releases;
-use fairlock_testing::{Client, Dice, Server, show, wait_until};
+use fairlock_testing::{Client, Dice, Server, follow, show, wait_until};
 use redis::Value;
 
 use crate::interception::Interception;
@@ -28,14 +28,7 @@ const CLOCK: f64 = 1000.0;
 const MINUTE: f64 = 60_000.0;
 
 /// No grace for waiters that are found: it is a turn from the start.
-const OPTIONS: [&str; 6] = [
-    "--repl-diskless-sync-delay",
-    "0",
-    "--fairlock.turn",
-    "1",
-    "--enable-debug-command",
-    "yes",
-];
+const OPTIONS: [&str; 4] = ["--fairlock.turn", "1", "--enable-debug-command", "yes"];
 
 /// Two servers with the module: one leaves the scripts to Lua, one runs them natively.
 struct Sides {
@@ -77,7 +70,7 @@ fn compare(scripts: &[Script], cases: usize, dice: &mut Dice) {
                 .expect("loaded");
         }
     }
-    sides.follow();
+    follow(&sides.replica, &sides.native);
     let mut done = 0;
     while done < cases {
         let batch: Vec<Case> = (0..BATCH)
@@ -90,14 +83,6 @@ fn compare(scripts: &[Script], cases: usize, dice: &mut Dice) {
 }
 
 impl Sides {
-    fn follow(&self) {
-        let mut replica = self.replica.connect();
-        replica.run(&format!("REPLICAOF 127.0.0.1 {}", self.native.port));
-        wait_until("the replica is up to date", || {
-            self.replica.info("replication", "master_link_status") == "up"
-        });
-    }
-
     /// A server that was kept from listening, as on a busy machine, takes waiters of which it knows nothing but the
     /// score for alive as long again. So a difference counts if it stays.
     fn compare_batch(&self, lua: &mut Client, native: &mut Client, batch: &[Case]) {

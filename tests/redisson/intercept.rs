@@ -3,7 +3,7 @@
 use std::thread;
 
 use fairlock_testing::redisson::harvest::{SCRIPTS, script};
-use fairlock_testing::{Client, Server, Wire, show, wait_until};
+use fairlock_testing::{Client, Server, Wire, follow, show, wait_until};
 use redis::Value;
 
 use crate::hand::now;
@@ -521,13 +521,10 @@ fn full_memory_refuses_the_lock_and_lets_it_be_given_up() {
 #[test]
 fn a_replica_leaves_scripts_alone() {
     let master = Server::start();
-    let replica = intercepting(&["--repl-diskless-sync-delay", "0"]);
+    let replica = intercepting(&[]);
     let mut client = replica.connect();
     load_all(&mut client);
-    client.run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
-    wait_until("it follows", || {
-        replica.info("replication", "master_link_status") == "up"
-    });
+    follow(&replica, &master);
     let reply = send(&mut client, &call("lock"));
     assert_eq!(code(&reply), "READONLY");
     assert!(reply.contains("script"), "{reply}");

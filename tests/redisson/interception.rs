@@ -27,10 +27,15 @@ impl Interception {
 
     /// A server with the module and this setting.
     pub fn server(self, options: &[&str]) -> Server {
+        Server::with(&[&self.options()[..], options].concat())
+    }
+
+    /// The server's options for it.
+    pub fn options(self) -> [&'static str; 2] {
         let setting = match self {
             Self::Off => "no",
             Self::On => "yes",
         };
-        Server::with(&[&["--fairlock.intercept-eval", setting], options].concat())
+        ["--fairlock.intercept-eval", setting]
     }
 }

@@ -1,8 +1,9 @@
 //! Redisson's clients and FAIRLOCK's own on one lock, on one server, on a master with replicas,
 //! and in a cluster.
 
+use fairlock_testing::cluster::Cluster;
 use fairlock_testing::redisson::{Driver, Options, each_release};
-use fairlock_testing::{Blocked, Client, Server, wait_until};
+use fairlock_testing::{Blocked, Client, Server, follow};
 
 use crate::conformance::{nothing_is_left, queue, wait_for_queue};
 use crate::interception::{INTERCEPTIONS, Interception};
@@ -82,22 +83,6 @@ fn a_master_with_two_replicas() {
     });
 }
 
-fn follow(replica: &Server, master: &Server) {
-    // By default the master waits five seconds for more replicas to come.
-    let mut client = master.connect();
-    client.run("CONFIG SET repl-diskless-sync-delay 0");
-    let mut client = replica.connect();
-    client.run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
-    wait_until("the replica is up to date", || {
-        replica.info("replication", "master_link_status") == "up"
-    });
-    wait_until("the master knows its replica", || {
-        let replication = master.connect().text("INFO replication");
-        let online = format!("port={},state=online", replica.port);
-        replication.contains(&online)
-    });
-}
-
 /// How often a server was sent a command.
 pub fn commands(client: &mut Client, command: &str) -> u64 {
     let stats = client.text("INFO commandstats");
@@ -112,37 +97,15 @@ pub fn commands(client: &mut Client, command: &str) -> u64 {
 #[ignore = "takes minutes: make test-all"]
 fn a_cluster_of_three_masters() {
     each_setting(|release, interception| {
-        // Old clients receive one kind of message, new ones the other.
-        let options = ["--cluster-enabled", "yes", "--fairlock.pubsub", "both"];
-        let servers = [(); 3].map(|()| interception.server(&options));
-        join(&servers);
-        let ports = servers.each_ref().map(|server| server.port);
+        // Old clients receive one kind of message, new ones the other. No token is ahead of the clock, and kept.
+        let options = ["--fairlock.pubsub", "both", "--fairlock.clock-skew", "0"];
+        let cluster = Cluster::start(3, 0, &[&interception.options()[..], &options].concat());
+        let ports: Vec<u16> = cluster.nodes().map(|node| node.port).collect();
         let [a, b] = two_clients(release, "cluster", &ports);
         // One for each master.
-        for (server, lock) in servers.iter().zip(["b", "c", "a"]) {
+        for (server, lock) in cluster.masters.iter().zip(["b", "c", "a"]) {
             assert_eq!(server.connect().run(&format!("EXISTS {lock}")), "0");
             goes_from_hand_to_hand(server, &a, &b, lock);
         }
     });
-}
-
-/// Makes servers a cluster, each with a third of the slots.
-fn join(servers: &[Server; 3]) {
-    let ranges = ["0 5460", "5461 10922", "10923 16383"];
-    for (number, (server, range)) in servers.iter().zip(ranges).enumerate() {
-        let mut client = server.connect();
-        let epoch = format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1);
-        client.assert_reply(&epoch, "OK");
-        let slots = format!("CLUSTER ADDSLOTSRANGE {range}");
-        client.assert_reply(&slots, "OK");
-        let meet = format!("CLUSTER MEET 127.0.0.1 {}", servers[0].port);
-        client.assert_reply(&meet, "OK");
-    }
-    for server in servers {
-        let mut client = server.connect();
-        wait_until("the cluster is up", || {
-            let info = client.run("CLUSTER INFO");
-            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
-        });
-    }
 }

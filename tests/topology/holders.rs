@@ -1,23 +1,13 @@
 //! Locks with several holders, where a slot moves or a replica takes over.
 
-use fairlock_testing::cluster::Cluster;
 use fairlock_testing::wait_until;
 
-use crate::moving::{Move, keys_of};
+use crate::moving::{AWAY, HOME, Move, keys_of, two_masters};
 use crate::scene::LEFT;
-
-const HOME: usize = 0;
-const AWAY: usize = 1;
-
-fn two_masters() -> Cluster {
-    let cluster = Cluster::start(2, 0, &["--fairlock.clock-skew", "0"]);
-    assert_eq!(cluster.home("k"), HOME);
-    cluster
-}
 
 #[test]
 fn holders_move_with_their_slot_in_whichever_order_the_keys_move() {
-    let cluster = two_masters();
+    let cluster = two_masters(&[]);
     let [lock, queue, deadlines] = keys_of("k");
     let shared = "redisson_lock_shared:{k}".to_owned();
     let orders = [
@@ -65,7 +55,7 @@ fn holders_move_with_their_slot_in_whichever_order_the_keys_move() {
 
 #[test]
 fn shared_holders_are_known_as_soon_as_their_slot_has_come() {
-    let cluster = two_masters();
+    let cluster = two_masters(&[]);
     let home = &cluster.masters[HOME];
     for command in [
         "RELEASE k a",
@@ -100,7 +90,7 @@ fn shared_holders_are_known_as_soon_as_their_slot_has_come() {
 
 #[test]
 fn a_lease_that_ends_on_the_way_is_over_where_the_lock_arrives() {
-    let cluster = two_masters();
+    let cluster = two_masters(&[]);
     let [lock, queue, deadlines] = keys_of("k");
     let home = &cluster.masters[HOME];
     let mut client = home.connect();

@@ -6,20 +6,8 @@
 use fairlock_testing::cluster::{Cluster, Node};
 use fairlock_testing::{Client, Listener, Wire, wait_until};
 
-use crate::moving::{Move, keys_of};
+use crate::moving::{AWAY, HOME, Move, keys_of, two_masters};
 use crate::scene::{LEFT, QUEUE, Scene, goes_on, nothing_comes_back};
-
-/// The lock `k` is the first of two masters'.
-const HOME: usize = 0;
-const AWAY: usize = 1;
-
-/// No token is ahead of the clock there, and kept in a key that would have to move too.
-fn two_masters(options: &[&str]) -> Cluster {
-    let options = [&["--fairlock.clock-skew", "0"], options].concat();
-    let cluster = Cluster::start(2, 0, &options);
-    assert_eq!(cluster.home("k"), HOME);
-    cluster
-}
 
 fn begin(cluster: &Cluster) -> Move<'_> {
     Move::begin(cluster, cluster.slot("k"), HOME, AWAY)

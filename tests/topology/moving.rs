@@ -2,6 +2,18 @@
 
 use fairlock_testing::cluster::{Cluster, Node};
 
+/// The lock `k` is the first of two masters'.
+pub const HOME: usize = 0;
+pub const AWAY: usize = 1;
+
+/// Two masters. No token is ahead of the clock there, and kept in a key that would have to move too.
+pub fn two_masters(options: &[&str]) -> Cluster {
+    let options = [&["--fairlock.clock-skew", "0"], options].concat();
+    let cluster = Cluster::start(2, 0, &options);
+    assert_eq!(cluster.home("k"), HOME);
+    cluster
+}
+
 /// The keys of a lock without braces in its name.
 pub fn keys_of(lock: &str) -> [String; 3] {
     let derived = |what| format!("redisson_lock_{what}:{{{lock}}}");

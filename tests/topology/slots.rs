@@ -7,9 +7,7 @@ use std::sync::OnceLock;
 use fairlock_testing::cluster::{Cluster, Node};
 use fairlock_testing::{Server, wait_until};
 
-/// The lock `k` is the first of two masters'.
-pub const HOME: usize = 0;
-pub const AWAY: usize = 1;
+pub use crate::moving::{AWAY, HOME};
 
 /// Two masters; `None` where the server has no such migrations.
 pub fn two_masters(options: &[&str]) -> Option<Cluster> {

@@ -278,11 +278,10 @@ pub fn follow(replica: &Server, master: &Server) {
     replica
         .connect()
         .run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+    let online = format!("port={},state=online", replica.port);
     wait_until("the replica is up to date", || {
-        replica.info("replication", "master_link_status") == "up"
-            && master
-                .info("replication", "slave0")
-                .contains("state=online")
+        let known = master.connect().text("INFO replication");
+        replica.info("replication", "master_link_status") == "up" && known.contains(&online)
     });
 }
 
