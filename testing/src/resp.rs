@@ -104,39 +104,3 @@ fn invalid(line: &[u8]) -> io::Error {
     let text = format!("no reply: {}", line.escape_ascii());
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
-
-#[test]
-fn replies_are_read_one_by_one() {
-    let mut bytes: &[u8] = b"+OK\r\n:7\r\n_\r\n$3\r\na\nb\r\n*2\r\n:1\r\n$-1\r\n%1\r\n+k\r\n#t\r\n\
-        >1\r\n+m\r\n-NOTHELD \xff\r\n:";
-    let mut next = || Reply::read(&mut bytes);
-    let status = |text: &[u8]| Reply::Status(text.to_vec());
-    for expected in [
-        status(b"OK"),
-        Reply::Int(7),
-        Reply::Nil,
-        Reply::Bulk(b"a\nb".to_vec()),
-        Reply::Items(vec![Reply::Int(1), Reply::Nil]),
-        Reply::Items(vec![status(b"k"), Reply::Other]),
-        Reply::Push(vec![status(b"m")]),
-    ] {
-        assert_eq!(next().expect("a reply"), expected);
-    }
-    let error = next().expect("a reply");
-    assert!(error.is_error("NOTHELD") && !error.is_error("ERR"));
-    assert!(next().is_err());
-}
-
-#[test]
-fn what_is_no_reply_is_an_error() {
-    for bytes in [
-        &b"?\r\n"[..],
-        b"\r\n",
-        b":x\r\n",
-        b"$-2\r\n",
-        b"$2\r\na",
-        b"+OK\n",
-    ] {
-        assert!(Reply::read(&mut &bytes[..]).is_err(), "{bytes:?}");
-    }
-}

@@ -72,7 +72,7 @@ mod tests {
     /// Which of the histories are refused.
     fn refused(histories: &[History]) -> Vec<bool> {
         let folder = tempfile::tempdir().expect("a folder");
-        let written = |history| write(history, &[], &Title::of_none(), folder.path());
+        let written = |history| write(history, &[], &Title::default(), folder.path());
         let paths: Vec<PathBuf> = histories.iter().map(written).collect();
         let (_, text) = said(Command::new(program()).args(&paths));
         let verdict = |path: &PathBuf| {

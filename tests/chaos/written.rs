@@ -13,7 +13,7 @@ use crate::checker::Violation;
 use crate::history::{Call, Fault, History, Micros, Sight, Stall};
 
 /// What the first line says of a run.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct Title {
     /// Name and version.
     server: String,
@@ -122,17 +122,4 @@ pub fn read(text: &str) -> History {
         }
     }
     history
-}
-
-#[cfg(test)]
-impl Title {
-    /// Of a history that no run has made.
-    pub fn of_none() -> Self {
-        Self {
-            server: "none".to_owned(),
-            suite: "made-up".to_owned(),
-            seed: 0,
-            milliseconds: 0,
-        }
-    }
 }
