@@ -21,8 +21,6 @@ pub struct Hold {
     pub token: i64,
     /// For hooks and people.
     pub event: Event,
-    /// Whether the connection of a session has ended.
-    over: Option<watch::Receiver<bool>>,
     entry: Option<Entry>,
     acquired: Instant,
     state: watch::Sender<State>,
@@ -51,7 +49,6 @@ impl Hold {
                 token: Some(token),
                 ..terms.event()
             },
-            over: terms.own.as_ref().and_then(|line| line.over()),
             entry: entry.clone(),
             acquired: Instant::now(),
             state: watch::Sender::new(State {
@@ -252,8 +249,8 @@ impl Hold {
 async fn keep(hold: Arc<Hold>, mut closing: watch::Receiver<bool>) {
     let mut state = hold.state.subscribe();
     let over = async {
-        match hold.over.clone() {
-            Some(mut over) => drop(over.wait_for(|is_over| *is_over).await),
+        match &hold.terms.own {
+            Some(line) => line.ended().await,
             None => pending().await,
         }
     };

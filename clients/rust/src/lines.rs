@@ -111,11 +111,11 @@ impl Line {
         }))
     }
 
-    /// Tells when the present connection has ended.
-    pub fn over(&self) -> Option<watch::Receiver<bool>> {
-        let opening = locked(&self.opening);
-        let link = opening.as_ref()?.get()?.as_ref().ok()?;
-        Some(link.is_over.subscribe())
+    /// Until the present connection has ended.
+    pub async fn ended(self: &Arc<Self>) {
+        if let Ok(link) = self.get().await {
+            drop(link.is_over.subscribe().wait_for(|is_over| *is_over).await);
+        }
     }
 
     /// What the library says, in time or not.

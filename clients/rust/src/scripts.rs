@@ -65,13 +65,8 @@ impl Request {
 /// A key or channel of a lock: its name, in braces if it has none.
 fn key(prefix: &str, name: &[u8]) -> Vec<u8> {
     let is_braced = name.contains(&b'{');
-    let [open, close] = if is_braced { ["", ""] } else { ["{", "}"] };
-    [
-        format!("{prefix}:{open}").as_bytes(),
-        name,
-        close.as_bytes(),
-    ]
-    .concat()
+    let [open, close]: [&[u8]; 2] = if is_braced { [b"", b""] } else { [b"{", b"}"] };
+    [prefix.as_bytes(), b":", open, name, close].concat()
 }
 
 /// The channel on which an owner is woken.
