@@ -37,8 +37,8 @@ pub struct Line {
     longest: Duration,
     /// The connection, or the failure of a try that all who need it share; `None`: closed.
     opening: Mutex<Option<Opening>>,
-    /// If this is the line that listens.
-    ears: Mutex<HashMap<Vec<u8>, Arc<Ear>>>,
+    /// By channel, if this is the line that listens: callers with one given owner have one channel.
+    ears: Mutex<HashMap<Vec<u8>, Vec<Arc<Ear>>>>,
 }
 
 /// An owner, and its channel.
@@ -170,22 +170,26 @@ impl Line {
     /// Who needs it next opens another; all who listen ask again.
     fn end(&self, is_over: &watch::Sender<bool>) {
         is_over.send_replace(true);
-        for ear in locked(&self.ears).values() {
+        for ear in locked(&self.ears).values().flatten() {
             ear.bell.notify_one();
         }
     }
 
     fn pushed(&self, is_over: &watch::Sender<bool>, info: &PushInfo) {
-        let (ear, is_listening) = {
+        let (its, is_listening) = {
             let ears = locked(&self.ears);
-            let ear = match info.data.first() {
+            let its = match info.data.first() {
                 Some(Value::BulkString(channel)) => ears.get(channel).cloned(),
                 _ => None,
             };
-            (ear, !ears.is_empty())
+            (its, !ears.is_empty())
         };
-        match (&info.kind, ear) {
-            (PushKind::Message | PushKind::SMessage, Some(ear)) => ear.bell.notify_one(),
+        match (&info.kind, its) {
+            (PushKind::Message | PushKind::SMessage, Some(its)) => {
+                for ear in its {
+                    ear.bell.notify_one();
+                }
+            }
             // Nobody here has asked for it: the slot has moved.
             (PushKind::Unsubscribe | PushKind::SUnsubscribe, Some(_)) => self.end(is_over),
             // A cluster's connection goes on by itself, but for messages.
@@ -203,16 +207,26 @@ impl Line {
     // ------------------------------------------------------- the one that listens
 
     pub async fn listen(self: &Arc<Self>, ear: &Arc<Ear>) -> Result<()> {
-        locked(&self.ears).insert(ear.channel.clone(), ear.clone());
+        {
+            let mut ears = locked(&self.ears);
+            let its = ears.entry(ear.channel.clone()).or_default();
+            its.retain(|other| !Arc::ptr_eq(other, ear));
+            its.push(ear.clone());
+        }
         let link = self.get().await?;
         self.subscribe("SUBSCRIBE", ear).await?;
         *locked(&ear.link) = Arc::downgrade(&link);
         Ok(())
     }
 
-    pub async fn forget(self: &Arc<Self>, ear: &Ear) {
-        locked(&self.ears).remove(&ear.channel);
-        if ear.listens() {
+    pub async fn forget(self: &Arc<Self>, ear: &Arc<Ear>) {
+        let is_last = {
+            let mut ears = locked(&self.ears);
+            let its = ears.entry(ear.channel.clone()).or_default();
+            its.retain(|other| !Arc::ptr_eq(other, ear));
+            its.is_empty() && ears.remove(&ear.channel).is_some()
+        };
+        if is_last && ear.listens() {
             drop(self.subscribe("UNSUBSCRIBE", ear).await);
         }
     }

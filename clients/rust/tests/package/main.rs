@@ -104,6 +104,40 @@ async fn a_thousand_tasks_hold_it_in_the_order_of_their_calls() {
 }
 
 #[test]
+fn callers_with_one_owner_are_all_woken() {
+    let server = Server::new();
+    let locks = server.locks();
+    let long = Duration::from_secs(600);
+    let options = Options {
+        owner: Some("ours".into()),
+        wait: Some(long / 10),
+        lease: long,
+        patience: long,
+        ..Default::default()
+    };
+    let first = Options {
+        lease: long,
+        ..Default::default()
+    };
+    let held = locks.acquire("orders", first).unwrap();
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut view = client.get_connection().unwrap();
+    std::thread::scope(|scope| {
+        let acquire = || locks.acquire("orders", options.clone()).unwrap();
+        let callers = [scope.spawn(acquire), scope.spawn(acquire)];
+        until("both listen, and have asked since", || {
+            let counted = redis::cmd("INFO").arg("commandstats").query(&mut view);
+            let counted: String = counted.unwrap();
+            let counted = counted.to_lowercase();
+            counted.contains("cmdstat_fairlock.acquire:calls=5,")
+        });
+        held.release().unwrap();
+        let [first, second] = callers.map(|caller| caller.join().unwrap());
+        assert_eq!(first.token(), second.token());
+    });
+}
+
+#[test]
 fn children_have_no_connection_of_their_parent() {
     if std::env::var("CHILD").is_ok() {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
