@@ -8,6 +8,7 @@ import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.util.*;
 import java.util.concurrent.CompletableFuture;
+import java.util.stream.Stream;
 
 /** The wake-ups of all waiters, by one connection. */
 final class Ears extends RedisPubSubAdapter<String, String> {
@@ -21,12 +22,12 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         private final Set<Asker> users = new HashSet<>();
         private volatile StatefulRedisPubSubConnection<String, String> connection;
         /** If nobody uses it, it ends a minute later. */
-        private CompletableFuture<Void> idle;
+        private CompletableFuture<Void> idle = new CompletableFuture<>();
 
-        private Ear(String name, String owner) {
+        private Ear(String name, String owner, String channels) {
             this.name = name;
             this.owner = owner;
-            channel = Wire.key("redisson_lock__channel", name) + ":" + owner;
+            channel = channels + owner;
         }
 
         boolean listens() {
@@ -35,10 +36,8 @@ final class Ears extends RedisPubSubAdapter<String, String> {
     }
 
     private final Wire wire;
-    private final Map<String, Ear> ears = new HashMap<>();
-    /** For each lock those whose names ended cleanly, for its next waits. */
-    private final Map<String, Deque<Ear>> unused = new HashMap<>();
-    private Servers.Line line;
+    /** By channel, so that those of one lock stand together. */
+    private final NavigableMap<String, Ear> ears = new TreeMap<>();
 
     Ears(Wire wire) {
         this.wire = wire;
@@ -53,51 +52,31 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         }
     }
 
-    /** For an acquisition; owner null: by a name that no other has. */
+    /** For an acquisition; owner null: by a name that ended cleanly, or a new one. */
     synchronized Ear take(String name, String owner, Asker user) {
-        Ear spare = owner == null && unused.containsKey(name) ? unused.get(name).peek() : null;
-        if (spare != null) {
-            spare.idle.cancel(false);
-            forget(spare);
-        }
-        Ear made = spare != null ? spare : new Ear(name, owner == null ? PROCESS + UUID.randomUUID() : owner);
-        Ear ear = ears.computeIfAbsent(made.channel, channel -> made);
+        String channels = Wire.key("redisson_lock__channel", name) + ":";
+        Stream<Ear> unused = ears.tailMap(channels).values().stream().takeWhile(ear -> ear.name.equals(name)).filter(ear -> ear.users.isEmpty());
+        Ear made = new Ear(name, owner == null ? PROCESS + UUID.randomUUID() : owner, channels);
+        Ear ear = owner != null ? made : unused.findFirst().orElse(made);
+        ear = ears.merge(ear.channel, ear, (known, other) -> known);
+        ear.idle.cancel(false);
         ear.users.add(user);
         return ear;
     }
 
-    private boolean forget(Ear ear) {
-        Deque<Ear> all = unused.get(ear.name);
-        boolean was = all != null && all.remove(ear);
-        if (was && all.isEmpty()) {
-            unused.remove(ear.name);
-        }
-        return was;
-    }
-
     /** {@code isClean}: the server knows nothing of its owner, and will not learn of it any more. Else its name is not used again. */
     synchronized void give(Ear ear, Asker user, boolean isClean) {
-        if (!ear.users.remove(user) || !ear.users.isEmpty()) {
-            return;
-        } else if (isClean && ear.listens()) {
-            unused.computeIfAbsent(ear.name, name -> new ArrayDeque<>()).push(ear);
+        boolean isUnused = ear.users.remove(user) && ear.users.isEmpty();
+        if (isUnused && isClean && ear.listens()) {
             ear.idle = Protocol.at(now() + 60_000 * Protocol.MS);
             ear.idle.thenRun(() -> end(ear));
-        } else {
-            ears.remove(ear.channel);
-            unsubscribe(ear);
+        } else if (isUnused) {
+            end(ear);
         }
     }
 
     private synchronized void end(Ear ear) {
-        if (forget(ear)) {
-            ears.remove(ear.channel);
-            unsubscribe(ear);
-        }
-    }
-
-    private void unsubscribe(Ear ear) {
-        if (ear.listens()) {
+        if (ear.users.isEmpty() && ears.remove(ear.channel, ear) && ear.listens()) {
             var commands = ear.connection.async();
             ear.connection = null;
             (wire.servers.isSharded ? commands.sunsubscribe(ear.channel) : commands.unsubscribe(ear.channel)).exceptionally(error -> null);
@@ -105,7 +84,7 @@ final class Ears extends RedisPubSubAdapter<String, String> {
     }
 
     CompletableFuture<Void> listen(Ear ear) {
-        Servers.Line current = line();
+        Servers.Line current = wire.shared("ears", this);
         boolean isSharded = wire.servers.isSharded;
         return current.to(ear.name).thenCompose(made -> {
             var connection = (StatefulRedisPubSubConnection<String, String>) made;
@@ -124,15 +103,8 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         ear.connection = current.isOver() ? null : connection;
     }
 
-    private synchronized Servers.Line line() {
-        if (line == null || line.isOver()) {
-            line = wire.line(this);
-            line.ended.thenRun(this::ended);
-        }
-        return line;
-    }
-
-    private synchronized void ended() {
+    /** The connection has ended. */
+    synchronized void ended() {
         ears.values().forEach(ear -> tell(ear, false));
     }
 

@@ -85,11 +85,14 @@ public final class LockOptions {
     /** Of Locks: the first half of the owners of {@link Locks#get}: {@code redisson.getId()} shares them. Default: a random uuid. */
     public LockOptions ownerId(String id) { return with("ownerId", options().owner(range("ownerId", id != null, "there", id)).values.get("owner")); }
 
-    /** Of several the later ones count. */
-    static LockOptions merged(LockOptions... options) {
-        LockOptions all = NONE;
+    /** Of several the later ones count; with defaults they are for one lock of a Locks. */
+    static LockOptions merged(LockOptions defaults, LockOptions... options) {
+        LockOptions all = defaults == null ? NONE : defaults;
         for (LockOptions each : options) {
-            all = range("the options", each != null, "there", each).over(all);
+            range("the options", each != null, "there", each);
+            each.values.forEach((option, value) ->
+                    range(option, defaults == null || !OF_LOCKS.contains(option), "an option of one lock: give it to Locks", value));
+            all = each.over(all);
         }
         return all;
     }
@@ -98,12 +101,6 @@ public final class LockOptions {
         Map<String, Object> merged = new HashMap<>(others.values);
         merged.putAll(values);
         return new LockOptions(merged);
-    }
-
-    /** These options for one lock of a Locks with the given ones. */
-    LockOptions within(LockOptions defaults) {
-        values.keySet().forEach(option -> range(option, !OF_LOCKS.contains(option), "an option of one lock: give it to Locks", values.get(option)));
-        return over(defaults);
     }
 
     /** The option that only the module can do, or null. */

@@ -29,7 +29,7 @@ public final class Locks implements AutoCloseable {
     private volatile boolean isClosed;
 
     private Locks(RedisClient one, RedisURI uri, RedisClusterClient cluster, LockOptions[] options) {
-        defaults = LockOptions.merged(options);
+        defaults = LockOptions.merged(null, options);
         hooks = defaults.get("hooks", null);
         ownerId = defaults.get("ownerId", UUID.randomUUID().toString());
         wire = new Wire(new Servers(one, uri, cluster, defaults.nanos("commandTimeout", 5)), defaults);
@@ -89,7 +89,7 @@ public final class Locks implements AutoCloseable {
         if (isClosed) {
             throw closed(name);
         }
-        return LockOptions.merged(options).within(defaults);
+        return LockOptions.merged(defaults, options);
     }
 
     /** What FairLock does. A lock that the thread holds through Redisson gets one more hold: then nothing may be sent twice. */

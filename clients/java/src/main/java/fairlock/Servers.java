@@ -19,7 +19,6 @@ import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.output.NestedMultiOutput;
 import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
-import io.lettuce.core.pubsub.RedisPubSubListener;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -79,12 +78,11 @@ final class Servers {
         /** Whether a session depends on it: silence may end. */
         volatile boolean isKept;
         private final CompletableFuture<? extends StatefulConnection<String, String>> opened;
-        private final RedisPubSubListener<String, String> ears;
+        private final Ears ears;
         private final Set<Object> watched = ConcurrentHashMap.newKeySet();
         private volatile Object address;
 
-        /** @param ears is told of messages; null: for commands */
-        Line(RedisPubSubListener<String, String> ears) {
+        Line(Ears ears) {
             this.ears = ears;
             CompletableFuture<StatefulConnection<String, String>> opening = completedFuture(ears != null).thenCompose(this::open);
             opened = opening.copy().orTimeout(longestToOpen(), TimeUnit.NANOSECONDS);
@@ -93,6 +91,9 @@ final class Servers {
                 end();
                 return null;
             });
+            if (ears != null) {
+                ended.thenRun(ears::ended);
+            }
         }
 
         /** TLS and a cluster's topology take their time. */

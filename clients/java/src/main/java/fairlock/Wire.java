@@ -4,7 +4,6 @@ import static java.util.concurrent.CompletableFuture.completedFuture;
 import static java.util.concurrent.CompletableFuture.failedFuture;
 
 import io.lettuce.core.codec.Base16;
-import io.lettuce.core.pubsub.RedisPubSubListener;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -40,7 +39,7 @@ final class Wire {
     final Servers servers;
     private final long longest;
     private final boolean isModuleRequired;
-    /** The connection for commands, and the one for what replicas confirm. */
+    /** The connection for commands, the one for what replicas confirm, and the one that listens. */
     private final Map<String, Servers.Line> lines = new ConcurrentHashMap<>();
     private final Set<Servers.Line> open = ConcurrentHashMap.newKeySet();
     private final Map<Object, CompletableFuture<Integer>> replicas = new ConcurrentHashMap<>();
@@ -60,23 +59,24 @@ final class Wire {
         return prefix + ":" + (name.contains("{") ? name : "{" + name + "}");
     }
 
-    Servers.Line line(RedisPubSubListener<String, String> ears) {
+    /** {@code ears} is told of messages, and of the end; null: for commands. */
+    Servers.Line line(Ears ears) {
         if (isClosed) {
             throw new FairlockException.Closed("Locks is closed");
         }
         Servers.Line line = servers.new Line(ears);
         open.add(line);
-        line.ended.thenRun(() -> line.closed.thenRun(() -> open.remove(line)));
+        line.closed.thenRun(() -> open.remove(line));
         return line;
     }
 
     /** A command; where replicas have to confirm what it set, with WAIT behind it, on its connection. {@code own}: a session's, or null. */
     CompletableFuture<Reply> send(String name, LockOptions options, Servers.Line own, List<String> words) {
         boolean isSetting = SETTING.contains(words.get(0));
-        Servers.Line first = own != null && isSetting ? own : shared("common");
+        Servers.Line first = own != null && isSetting ? own : shared("common", null);
         return (isSetting ? needed(name, options, first) : completedFuture(0)).thenCompose(count -> {
             // Not on the connection of all: WAIT keeps those behind it waiting.
-            Servers.Line line = count == 0 || first == own ? first : shared("confirmed");
+            Servers.Line line = count == 0 || first == own ? first : shared("confirmed", null);
             long sync = count == 0 ? 0 : options.nanos("syncTimeout", 1);
             return line.to(name).thenCompose(connection -> {
                 Function<List<String>, CompletableFuture<List<Object>>> call = sent -> line.call(connection, name, longest + 2 * sync, sent, count == 0);
@@ -92,8 +92,8 @@ final class Wire {
         });
     }
 
-    private Servers.Line shared(String use) {
-        return lines.compute(use, (key, line) -> line == null || line.isOver() ? line(null) : line);
+    Servers.Line shared(String use, Ears ears) {
+        return lines.compute(use, (key, line) -> line == null || line.isOver() ? line(ears) : line);
     }
 
     private static FairlockException failure(Throwable error) {
