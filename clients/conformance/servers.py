@@ -3,120 +3,15 @@
 import contextlib
 import pathlib
 import signal
-import socket
 import tempfile
-import threading
 
-from redis_server import HOST, LONGEST, Sentinel, Server, Trouble, call, command_of, end_with_parent, free_port, module_path, reply_of, until  # noqa: F401
+from network import Proxy
+from redis_server import HOST, LONGEST, Sentinel, Server, Trouble, call, end_with_parent, free_port, module_path, until  # noqa: F401
 
 CLIENTS = pathlib.Path(__file__).parents[1]
 
 LUA = CLIENTS / "lua"
 SLOTS = {"a": (0, 5460), "b": (5461, 10922), "c": (10923, 16383)}
-
-
-class Proxy:
-    """Passes bytes between clients and a server, and does to them what it is told."""
-
-    def __init__(self, server):
-        self.server = server
-        self.changed = threading.Condition()
-        self.pairs = set()
-        self.words, self.lost, self.frozen, self.is_cut = [], 0, False, False
-        self.listener = socket.create_server((HOST, 0), backlog=200)
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = None
-            with contextlib.suppress(OSError):
-                server = None if self.is_cut else socket.create_connection((HOST, self.server))
-            if server is None:
-                client.close()
-                continue
-            for one in (client, server):
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            pair = Pair(client, server)
-            with self.changed:
-                self.pairs.add(pair)
-            for work in (self._requests, self._replies):
-                threading.Thread(target=work, args=(pair,), daemon=True).start()
-
-    def _requests(self, pair):
-        with contextlib.suppress(OSError):
-            while data := pair.client.recv(65536):
-                with self.changed:
-                    if any(word in data.upper() for word in self.words):
-                        self.words, pair.is_doomed = [], True
-                if not pair.is_silent:
-                    pair.server.sendall(data)
-        self._close(pair)
-
-    def _replies(self, pair):
-        with contextlib.suppress(OSError):
-            while data := pair.server.recv(65536):
-                if pair.is_doomed:
-                    with self.changed:
-                        self.lost += 1
-                    break
-                with self.changed:
-                    self.changed.wait_for(lambda: not self.frozen)
-                if not pair.is_silent:
-                    pair.client.sendall(data)
-        if not pair.is_silent:
-            self._close(pair)
-
-    def _close(self, pair):
-        shut(pair.client, pair.server)
-        with self.changed:
-            self.pairs.discard(pair)
-
-    def lose(self, *words):
-        """The reply to the next request with one of these words is lost, with its connection."""
-        self.words = [word.upper().encode() for word in words]
-
-    def cut(self):
-        """All connections are closed, and no new ones accepted."""
-        self.is_cut = True
-        for pair in self.pairs.copy():
-            self._close(pair)
-
-    def mend(self):
-        self.is_cut = False
-
-    def freeze(self, frozen=True):
-        """No bytes from the server pass."""
-        with self.changed:
-            self.frozen = frozen
-            self.changed.notify_all()
-
-    def half_open(self):
-        """The server sees the present connections end; their clients receive nothing any more. New ones work."""
-        for pair in self.pairs.copy():
-            pair.is_silent = True
-            shut(pair.server)
-
-    def end(self):
-        shut(self.listener)
-        self.freeze(False)
-        self.cut()
-
-
-class Pair:
-    def __init__(self, client, server):
-        self.client, self.server, self.is_doomed, self.is_silent = client, server, False, False
-
-
-def shut(*sockets):
-    for one in sockets:
-        with contextlib.suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
-        one.close()
 
 
 class Servers:
@@ -214,7 +109,7 @@ class Servers:
         """The description of a client of the library for these servers, or for one of them alone."""
         kind = self.kind if name is None and self.kind in ("sentinel", "cluster") else "one"
         name = name or {"sentinel": "s"}.get(self.kind, "a")
-        return {"kind": kind, "at": [f"{HOST}:{self.reached_at(name)}"], **more}
+        return {"kind": kind, "addrs": [f"{HOST}:{self.reached_at(name)}"], **more}
 
     def proxy(self, name="a"):
         if name not in self.proxies:
@@ -222,7 +117,7 @@ class Servers:
         return self.proxies[name]
 
     def through_proxy(self, **more):
-        return {"kind": "one", "at": [f"{HOST}:{self.proxy().port}"], **more}
+        return {"kind": "one", "addrs": [f"{HOST}:{self.proxy().port}"], **more}
 
     def at(self, name="a"):
         """A plain client of one of them: always the same one, which is cheaper to poll with."""

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from driving import NULLABLE, TYPED, Driver, Failed
+from driving import NULLABLE, TYPED, Driver, Failed, loss_of
 from servers import until
 from test_holding import AT_ONCE, LONG, waiting
 from view import rule_of
@@ -51,7 +51,6 @@ def test_r28a_and_then_refused(driver, servers, name):
     until("the server has granted it", lambda: not view.is_free(name))
     view.client.config_set("maxmemory", 1)
     proxy.cut()
-    proxy.freeze(False)
     proxy.mend()
     assert call.failure().code == "OOM"
     until("it is free", lambda: view.is_free(name))
@@ -134,6 +133,8 @@ def test_r44_nothing_listens(driver, servers, name):
 ], ids=lambda value: str(value)[:9])  # fmt: skip
 def test_r45_out_of_range(driver, servers, name, option, value):
     """Arguments out of range are refused, nothing was sent."""
+    if driver.language == "rust" and value == -1:
+        pytest.skip("the compiler refuses it")
     one = servers()
     locks = driver.new(one.client())
     connected = one.at().info("stats")["total_connections_received"]
@@ -142,29 +143,16 @@ def test_r45_out_of_range(driver, servers, name, option, value):
 
 
 def test_r46_close(driver, servers, name):
-    """Closing Locks: waits end with Closed, held locks are lost with cause `closed`, connections close."""
+    """Closing Locks: waits end with Closed, held locks are lost with cause `closed`, connections close; the user's client still works."""
     one = servers()
     view, locks = one.view(), driver.new(one.client())
     held = locks.acquire(name)
     (call,) = waiting(locks, view, name, 1)
     lost = held.losing()
-    locks.close()
+    locks.close(ping=True)
     assert call.failure().type == "Closed"
-    assert view.queue(name) == [] and lost.result() == "closed"
+    assert view.queue(name) == [] and loss_of(lost) == "closed"
     until("all connections are closed", lambda: view.clients() == [])
-
-
-@pytest.mark.module
-@pytest.mark.parametrize("kind", ["nothing", "text"])
-def test_r57_no_client(driver, kind):
-    """The constructor refuses what is no client of the library, and says what it wants (unless the compiler does)."""
-    with pytest.raises(Failed) as raised:
-        if driver.language == "rust" or (driver.language in TYPED and kind == "text"):
-            pytest.skip("the compiler refuses it")
-        locks = driver.new({"kind": kind})
-        if driver.language == "go":  # New returns no error: the first acquisition has it.
-            locks.acquire("x")
-    assert raised.value.type == "Argument" and raised.value.text
 
 
 @pytest.mark.module
@@ -212,13 +200,13 @@ def test_r59a_passwords(driver, servers, name, code, password, hint):
 def test_r59b_denied(driver, servers, name, mode):
     """NOPERM is refused with a hint: to the user's rule; where ROLE is missing to `sync_timeout`, and the grant is given back."""
     one = servers()
-    view, locks = one.view(), driver.new(one.client(user="worker", password="secret"))
+    view, locks = one.view(), driver.new(one.client(username="worker", password="secret"))
     rights = ["+@all", "-evalsha", "-eval"] + (["-fairlock.acquire"] if mode == "module" else [])
     view.run("ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", *rights)
     failed = locks.fails(name)
     assert (failed.type, failed.code) == ("Refused", "NOPERM") and "SECURITY.md" in failed.text
     view.run("ACL", "SETUSER", "worker", "+@all", "-role")
-    locks = driver.new(one.client(user="worker", password="secret"))  # The first may have asked for the role already.
+    locks = driver.new(one.client(username="worker", password="secret"))  # The first may have asked for the role already.
     failed = locks.fails(name)
     assert failed.code == "NOPERM" and "synctimeout" in failed.text.replace("_", "").lower() and view.is_free(name)
     locks.acquire(name, sync_timeout=0).release()
@@ -252,7 +240,7 @@ def test_r60_permissions(driver, servers, kind, mode):
     rule = [*rule_of(user), "+command"] if kind == "cluster" else rule_of(user)
     for node in group.servers.keys() & set("abcd"):
         group.at(node).execute_command(*rule)
-    view, locks = group.view(), driver.new(group.client(user=user, password=password))
+    view, locks = group.view(), driver.new(group.client(username=user, password=password))
     held = locks.acquire(name)
     assert locks.info(name)["token"] == held.token and held.renew(90) == 90
     assert locks.fails(name, wait=0.1).type == "NotInTime"

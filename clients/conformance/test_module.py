@@ -193,7 +193,7 @@ def test_r71_may_not(driver, plain, name):
     """A user that may run only scripts: one holds and two wait through MODULE LOAD; `native` is false, sessions are NOPERM."""
     view, name, before = plain.view(), f"app:{name}", driver.size()
     view.run(*rule_of("scripts"))
-    locks, others = (driver.new(plain.client(user="scripts", password="secret4")) for _ in range(2))
+    locks, others = (driver.new(plain.client(username="scripts", password="secret4")) for _ in range(2))
     held = locks.acquire(name, lease=9)
     calls = waiting(locks, view, name, 2)
     plain.load()

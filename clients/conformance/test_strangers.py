@@ -80,7 +80,7 @@ def test_r74_maxclients(driver, servers, name):
     proxy.cut()
     proxy.mend()
     fresh = driver.new(one.client(), lease=LONG).begin(f"{name}:fresh")
-    released = driver.begin("release", held=held.id)
+    released = driver.begin("release", of=held.id)
     threading.Event().wait(3)
     view.client.config_set("maxclients", 1000)
     released.result()
@@ -154,6 +154,7 @@ def test_r79_mutual_tls(driver, servers, certificates, name, kind):
     held.release()
     call.result(SECONDS).release()
     assert group.view().is_free(lock)
+    locks.close(ping=True)
 
 
 def test_r80_password_in_a_cluster(driver, servers, name):
@@ -163,7 +164,7 @@ def test_r80_password_in_a_cluster(driver, servers, name):
         cluster.at(node).acl_setuser("worker", enabled=True, passwords=["+secret"], keys=["*"], channels=["*"], commands=["+@all"])
         for option, value in (("masteruser", "worker"), ("masterauth", "secret")):
             cluster.at(node).config_set(option, value)
-    locks = driver.new(cluster.client(user="worker", password="secret"))
+    locks = driver.new(cluster.client(username="worker", password="secret"))
     for node in "abcd":
         cluster.at(node).acl_setuser("default", enabled=False)
     for node in "abc":

@@ -7,7 +7,7 @@ import pytest
 import redis
 from driving import Failed
 from redis.crc import key_slot
-from servers import SLOTS, until
+from servers import HOST, SLOTS, until
 from test_holding import AT_ONCE, LONG, waiting
 
 
@@ -191,6 +191,26 @@ def test_r62a_in_a_cluster(driver, servers):
     assert locks.fails(on("a", "lock"), wait=2).type == "NotReplicated"
     for node, options in (("b", {}), ("a", {"min_replicas": 0})):
         locks.acquire(on(node, "lock"), wait=60, **options).release()
+
+
+@pytest.mark.known("go-redis does not tell which master it has reached: it is asked once", "go")
+@pytest.mark.module
+def test_r62b_asked_anew(driver, servers, name):
+    """Sentinel, the master has no replica at the first ask, but the next master has: there it must confirm, or NotReplicated."""
+    group = servers("sentinel")
+    group.kill("b")
+    until("it is disconnected", lambda: group.at().role()[2] == [])
+    locks = driver.new(group.client(), sync_timeout=0.1)
+    locks.acquire(name, wait=60).release()
+    group.start("b")
+    until("it follows again", lambda: group.at().role()[2] != [])
+    group.fail_over()
+    group.start("a")
+    group.at().replicaof(HOST, group.port("b"))
+    until("the old master follows", lambda: group.at("b").role()[2] != [])
+    locks.acquire(name, wait=60).release()
+    group.stop("a")
+    assert locks.fails(name, wait=2).type == "NotReplicated"
 
 
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])

@@ -1,10 +1,8 @@
 import com.google.gson.*;
-import com.google.gson.annotations.SerializedName;
 import fairlock.*;
 import fairlock.FairlockException.LockLost;
 import io.lettuce.core.*;
-import io.lettuce.core.cluster.ClusterClientOptions;
-import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.cluster.*;
 import io.lettuce.core.internal.HostAndPort;
 import io.lettuce.core.resource.*;
 import java.io.*;
@@ -13,7 +11,7 @@ import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
 
-/** The driver of the Java package: README.md beside has the lines. Each operation runs in a thread of its own. */
+/** The driver of the Java package: README.md beside has the lines. */
 final class Driver {
     private static final Gson GSON = new GsonBuilder()
             .registerTypeAdapter(Duration.class, (JsonDeserializer<Duration>) (json, type, context) -> Duration.ofMillis(json.getAsLong()))
@@ -22,37 +20,32 @@ final class Driver {
             .create();
     private static final ClientResources RESOURCES = ClientResources.builder().ioThreadPoolSize(2).computationThreadPoolSize(2).build();
     private static final Map<Integer, Request> REQUESTS = new ConcurrentHashMap<>();
+    /** A lock is renewed as long as the thread lives that acquired it: these live on. */
+    private static final Executor THREADS = new ThreadPoolExecutor(0, Integer.MAX_VALUE, 1, TimeUnit.DAYS, new SynchronousQueue<>());
 
     /** A request, with the fields of all operations, and what came of it. */
     private static final class Request {
-        int id, locks, held, block, call;
+        int id, of;
         String op, name, hooks;
         Map<String, JsonElement> options;
-        @SerializedName("try") boolean isTry;
-        boolean fail;
+        boolean isTry, fail, ping;
         Duration lease, wait;
         Client client;
+        Request inner;
         transient Locks made;
-        transient Runnable disconnect;
+        transient AbstractRedisClient user;
         transient volatile Held hold;
-        transient Thread thread;
-        final transient BlockingQueue<Request> inside = new LinkedBlockingQueue<>();
-        final transient CompletableFuture<Void> released = new CompletableFuture<>();
+        transient volatile Thread thread;
+        final transient CompletableFuture<Void> left = new CompletableFuture<>();
     }
 
-    private record Client(String kind, List<String> at, String user, String password, Integer timeout, Map<String, String> tls, Map<String, String> map) {}
+    private record Client(String kind, List<String> addrs, List<String> urls, Duration readTimeout, Map<String, String> tls, Map<String, String> map) {}
 
     private record Answer(int id, Object ok, Failure failed) {}
 
     private record Failure(String type, String code, String text, LockLost.Cause cause, String because, List<String> also) {}
 
-    private record Inside(String event, int id, long token, String owner) {}
-
-    private record Hook(String event, int locks, String hook, Object with) {}
-
     private static final class Body extends RuntimeException {}
-
-    private static final class Unknown extends RuntimeException {}
 
     private static synchronized void say(Object line) {
         System.out.println(GSON.toJson(line));
@@ -65,119 +58,86 @@ final class Driver {
                 all = (LockOptions) each.invoke(all, (Object) GSON.fromJson(r.options.get(each.getName()), each.getParameterTypes()[0]));
             }
         }
-        return r.hooks == null ? all : all.hooks(hooks(r));
-    }
-
-    private static Hooks hooks(Request r) {
-        return (Hooks) Proxy.newProxyInstance(Driver.class.getClassLoader(), new Class<?>[] {Hooks.class}, (self, hook, arguments) -> {
+        return r.hooks == null ? all : all.hooks((Hooks) Proxy.newProxyInstance(Driver.class.getClassLoader(), new Class<?>[] {Hooks.class}, (self, hook, events) -> {
             if (r.hooks.equals("fail")) {
                 throw new Body();
             }
-            say(new Hook("hook", r.id, hook.getName().substring("on".length()).toLowerCase(), arguments[0]));
+            say(Map.of("event", "hook", "locks", r.id, "hook", hook.getName().substring("on".length()).toLowerCase(), "with", events[0]));
             return null;
-        });
+        }));
     }
 
     private static void make(Request r) throws ReflectiveOperationException {
-        Client given = r.client;
+        Client to = r.client;
         LockOptions options = options(r);
-        if (given.kind.equals("nothing")) {
-            Locks.of((RedisClient) null, RedisURI.create("redis://localhost"), options);
-        }
-        boolean isSentinel = given.kind.equals("sentinel");
-        String access = given.password == null ? "" : (given.user == null ? "" : given.user) + ":" + given.password + "@";
-        String address = (given.tls == null ? "redis" : "rediss") + (isSentinel ? "-sentinel://" : "://") + access
-                + (isSentinel ? String.join(",", given.at) + "#locks" : given.at.get(0));
-        RedisURI at = RedisURI.create(address);
-        if (given.timeout != null) {
-            at.setTimeout(Duration.ofMillis(given.timeout));
-        }
-        SslOptions.Builder ssl = SslOptions.builder().jdkSslProvider();
-        if (given.tls != null) {
-            ssl.trustManager(new File(given.tls.get("ca"))).keyManager(new File(given.tls.get("cert")), new File(given.tls.get("key")), new char[0]);
-        }
-        ClientResources resources = given.map == null ? RESOURCES : RESOURCES.mutate().socketAddressResolver(MappingSocketAddressResolver.create(
-                DnsResolver.unresolved(), each -> HostAndPort.parse(given.map.getOrDefault(each.toString(), each.toString())))).build();
-        if (given.kind.equals("cluster")) {
+        String url = to.urls.get(0);
+        String sentinels = url.replace("://", "-sentinel://").replace(to.addrs.get(0), String.join(",", to.addrs)) + "#locks";
+        RedisURI at = RedisURI.create(to.kind.equals("sentinel") ? sentinels : url);
+        at.setTimeout(to.readTimeout == null ? RedisURI.DEFAULT_TIMEOUT_DURATION : to.readTimeout);
+        SslOptions ssl = to.tls == null ? SslOptions.create() : SslOptions.builder().trustManager(new File(to.tls.get("ca")))
+                .keyManager(new File(to.tls.get("cert")), new File(to.tls.get("key")), new char[0]).build();
+        ClusterClientOptions how = ClusterClientOptions.builder().sslOptions(ssl).build();
+        ClientResources resources = to.map == null ? RESOURCES : RESOURCES.mutate().socketAddressResolver(MappingSocketAddressResolver.create(
+                DnsResolver.unresolved(), each -> HostAndPort.parse(to.map.getOrDefault(each.toString(), each.toString())))).build();
+        if (to.kind.equals("cluster")) {
             RedisClusterClient client = RedisClusterClient.create(resources, at);
-            client.setOptions(ClusterClientOptions.builder().sslOptions(ssl.build()).build());
+            client.setOptions(how);
             r.made = Locks.of(client, options);
-            r.disconnect = () -> disconnect(client, () -> client.connect().sync().ping());
+            r.user = client;
         } else {
             RedisClient client = RedisClient.create(resources, at);
-            client.setOptions(ClientOptions.builder().sslOptions(ssl.build()).build());
+            client.setOptions(how);
             r.made = Locks.of(client, at, options);
-            r.disconnect = () -> disconnect(client, () -> client.connect(at).sync().ping());
+            r.user = client;
         }
     }
 
-    /** As a user who goes on with the client, and then closes it. */
-    private static void disconnect(AbstractRedisClient client, Runnable ping) {
-        try {
-            ping.run();
-        } catch (RedisException e) { // Its server may be down.
-            if (String.valueOf(e.getMessage()).contains("closed")) {
-                throw e;
+    private static Object inside(Request r, Held held) {
+        r.hold = held;
+        return held == null ? null : Map.of("event", "inside", "id", r.id, "token", held.token(), "owner", held.owner());
+    }
+
+    private static void block(Request r, Locks locks) throws Exception {
+        try (Held held = locks.acquire(r.name, options(r))) {
+            say(inside(r, held));
+            if (r.inner != null) {
+                answer(r.inner);
             }
-        }
-        client.shutdown();
-    }
-
-    /** What is asked for inside runs in this thread. */
-    private static void block(Request r) throws Exception {
-        try (Held held = REQUESTS.get(r.locks).made.acquire(r.name, options(r))) {
-            r.hold = held;
-            say(new Inside("inside", r.id, held.token(), held.owner()));
-            Request inner;
-            do {
-                inner = r.inside.take();
-                answer(inner);
-            } while (!inner.op.equals("leave"));
-            if (inner.fail) {
+            r.left.get();
+            if (r.fail) {
                 throw new Body();
             }
         }
     }
 
     private static Object operate(Request r) throws Exception {
-        Locks locks = r.locks == 0 ? null : REQUESTS.get(r.locks).made;
-        Held held = r.held == 0 ? null : REQUESTS.get(r.held).hold;
+        Request of = REQUESTS.get(r.of);
+        Object ok = null;
         switch (r.op) {
             case "new" -> make(r);
-            case "acquire", "abandon" -> {
-                r.hold = r.isTry ? locks.tryAcquire(r.name, options(r)).orElse(null) : locks.acquire(r.name, options(r));
-                return r.hold == null ? null : Map.of("token", r.hold.token(), "owner", r.hold.owner());
-            }
-            case "block" -> block(r);
-            case "leave" -> { }
-            case "renew" -> {
-                return Map.of("lease", r.lease == null ? held.renew() : held.renew(r.lease));
-            }
-            case "release" -> {
-                held.release();
-                REQUESTS.get(r.held).released.complete(null);
-            }
-            case "lost" -> {
-                LockLost lost = held.lost().copy().completeOnTimeout(null, r.wait.toMillis(), TimeUnit.MILLISECONDS).get();
-                return lost == null ? null : Map.of("cause", lost.cause());
-            }
-            case "cancel" -> REQUESTS.get(r.call).thread.interrupt();
-            case "info" -> {
-                return locks.info(r.name);
-            }
-            case "native" -> {
-                return locks.isNative().map(is -> Map.of("native", is)).orElse(null);
-            }
+            case "acquire", "abandon" -> ok = inside(r, r.isTry ? of.made.tryAcquire(r.name, options(r)).orElse(null) : of.made.acquire(r.name, options(r)));
+            case "block" -> block(r, of.made);
+            case "leave" -> of.left.complete(null);
+            case "renew" -> ok = Map.of("lease", r.lease == null ? of.hold.renew() : of.hold.renew(r.lease));
+            case "release" -> of.hold.release();
+            case "lost" -> ok = of.hold.lost().copy().completeOnTimeout(null, r.wait.toMillis(), TimeUnit.MILLISECONDS)
+                    .thenApply(lost -> Map.of("cause", lost == null ? "" : lost.cause().name())).get();
+            case "cancel" -> of.thread.interrupt();
+            case "info" -> ok = of.made.info(r.name);
+            case "native" -> ok = of.made.isNative().map(is -> Map.of("native", is)).orElse(null);
             case "close" -> {
-                locks.close();
-                REQUESTS.get(r.locks).disconnect.run();
+                of.made.close();
+                ok = !r.ping ? null : of.user instanceof RedisClient one ? one.connect().sync().ping() : ((RedisClusterClient) of.user).connect().sync().ping();
+                of.user.shutdown();
             }
-            default -> throw new Unknown();
+            default -> throw new UnsupportedOperationException(r.op);
         }
-        return null;
+        return ok;
     }
 
     private static void answer(Request r) {
+        r.thread = Thread.currentThread();
+        REQUESTS.put(r.id, r);
         try {
             say(new Answer(r.id, operate(r), null));
         } catch (Throwable thrown) {
@@ -189,27 +149,12 @@ final class Driver {
         }
     }
 
-    /** A lock is renewed as long as the thread lives that acquired it, or renewed it last. */
-    private static void live(Request r) {
-        answer(r);
-        if (r.op.equals("acquire") && r.hold != null || r.op.equals("renew")) {
-            REQUESTS.get(r.op.equals("renew") ? r.held : r.id).released.join();
-        }
-    }
-
-    public static void main(String[] arguments) throws Exception {
-        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+    public static void main(String[] arguments) {
+        new BufferedReader(new InputStreamReader(System.in)).lines().forEach(line -> {
             Request request = GSON.fromJson(line, Request.class);
-            REQUESTS.put(request.id, request);
-            if (request.block != 0) {
-                REQUESTS.get(request.block).inside.put(request);
-                continue;
-            }
-            request.thread = new Thread(() -> live(request));
-            request.thread.setDaemon(true);
-            request.thread.start();
-        }
+            Executor threads = request.op.equals("abandon") ? work -> new Thread(work).start() : THREADS;
+            threads.execute(() -> answer(request));
+        });
         System.exit(0);
     }
 }

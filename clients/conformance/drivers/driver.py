@@ -7,21 +7,17 @@ import dataclasses
 import functools
 import inspect
 import json
-import queue
-import socket
 import sys
 import threading
 
-import redis
 import redis.asyncio
 
-import fairlock
 import fairlock.aio
 
 IS_ASYNC = sys.argv[1] == "python-asyncio"
-library, package, Queue = (redis.asyncio, fairlock.aio, asyncio.Queue) if IS_ASYNC else (redis, fairlock, queue.SimpleQueue)
-made, holds, inside, tasks, writing = {}, {}, {}, {}, threading.Lock()
-BodyError, NotApplicable, Unknown = (type(name, (Exception,), {}) for name in ("BodyError", "NotApplicable", "Unknown"))
+library, package, Event = (redis.asyncio, fairlock.aio, asyncio.Event) if IS_ASYNC else (redis, fairlock, threading.Event)
+made, holds, blocks, tasks, writing = {}, {}, {}, {}, threading.Lock()
+BodyError, Unknown = (type(name, (Exception,), {}) for name in ("BodyError", "Unknown"))
 
 
 def say(**line):
@@ -33,25 +29,10 @@ async def maybe(result):
     return await result if inspect.isawaitable(result) else result
 
 
-def come_from(address):
-    """All connections of this process have this address at this end."""
-
-    class From(socket.socket):
-        def connect(self, other):
-            self.bind((address, 0))
-            super().connect(other)
-
-    socket.socket = From
-
-
-def client_of(kind, at=(), source=None, user=None, password=None, timeout=None, tls=None, map=None):
-    if kind in ("nothing", "text"):
-        return "redis://127.0.0.1" if kind == "text" else None
-    if source:
-        come_from(source)
-    nodes = [(host, int(port)) for host, port in (each.split(":") for each in at)]
+def client_of(kind, addrs=(), username=None, password=None, readTimeout=None, tls=None, map=None, **_):
+    nodes = [(host, int(port)) for host, port in (each.split(":") for each in addrs)]
     secure = {"ssl": True, "ssl_ca_certs": tls["ca"], "ssl_certfile": tls["cert"], "ssl_keyfile": tls["key"]} if tls else {}
-    options = {"username": user, "password": password, **({"socket_timeout": timeout} if timeout else {}), **secure}
+    options = {"username": username, "password": password, **({"socket_timeout": readTimeout} if readTimeout else {}), **secure}
     if kind == "sentinel":
         return library.Sentinel(nodes, sentinel_kwargs=secure).master_for("locks", **options)
     if kind == "one":
@@ -75,66 +56,62 @@ class Operations:
         user = client_of(**client)
         made[id] = package.Locks(user, **options, **({"hooks": hooks_of(id, hooks)} if hooks else {})), user
 
-    async def acquire(self, id, locks, name, options, **how):
-        acquire = made[locks][0].try_acquire if how.get("try") else made[locks][0].acquire
+    async def acquire(self, id, of, name, options, isTry=False):
+        acquire = made[of][0].try_acquire if isTry else made[of][0].acquire
         holds[id] = held = await maybe(acquire(name, **options))
         return held and {"token": held.token, "owner": held.owner}
 
-    async def block(self, id, locks, name, options):
-        requests, lock = Queue(), made[locks][0](name, **options)
-        inside[id] = requests
+    async def block(self, id, of, name, options, fail, inner=None):
+        left, lock = blocks.setdefault(id, Event()), made[of][0](name, **options)
         async with contextlib.AsyncExitStack() as block:
             holds[id] = held = await block.enter_async_context(lock) if IS_ASYNC else block.enter_context(lock)
             say(event="inside", id=id, token=held.token, owner=held.owner)
-            request = {"op": None}
-            while request["op"] != "leave":
-                request = await maybe(requests.get())
-                await answer(**request)
-            if request["fail"]:
+            if inner:
+                await answer(**inner)
+            await maybe(left.wait())
+            if fail:
                 raise BodyError("the body's own")
 
-    async def leave(self, **_):
-        pass
+    async def leave(self, id, of):
+        blocks[of].set()
 
-    async def abandon(self, id, locks, name, options):  # in a block that its thread or task never leaves
-        block = holds[id, "block"] = made[locks][0](name, **options)
+    async def abandon(self, id, of, name, options):  # in a block that its thread or task never leaves
+        block = holds[id, "block"] = made[of][0](name, **options)
         held = await maybe(block.__aenter__() if IS_ASYNC else block.__enter__())
         return {"token": held.token, "owner": held.owner}
 
-    async def renew(self, id, held, **lease):
-        return {"lease": await maybe(holds[held].renew(**lease))}
+    async def renew(self, id, of, **lease):
+        return {"lease": await maybe(holds[of].renew(**lease))}
 
-    async def release(self, id, held):
-        await maybe(holds[held].release())
+    async def release(self, id, of):
+        await maybe(holds[of].release())
 
-    async def lost(self, id, held, wait):
-        lost = holds[held].lost
+    async def lost(self, id, of, wait):
+        lost = holds[of].lost
         if IS_ASYNC:
             await asyncio.wait([asyncio.ensure_future(lost.wait())], timeout=wait)
         else:
             lost.wait(wait)
         return {"cause": lost.cause}
 
-    async def cancel(self, id, call):
-        if not IS_ASYNC:
-            raise NotApplicable("a thread that waits cannot be cancelled")
-        tasks[call].cancel()
+    async def cancel(self, id, of):
+        tasks[of].cancel()
 
-    async def info(self, id, locks, name):
-        return dataclasses.asdict(await maybe(made[locks][0].info(name)))
+    async def info(self, id, of, name):
+        return dataclasses.asdict(await maybe(made[of][0].info(name)))
 
-    async def native(self, id, locks):
-        return {"native": made[locks][0].native}
+    async def native(self, id, of):
+        return {"native": made[of][0].native}
 
-    async def close(self, id, locks):
-        ours, user = made.pop(locks)
+    async def close(self, id, of, ping):
+        ours, user = made.pop(of)
         await maybe(ours.aclose() if IS_ASYNC else ours.close())
-        with contextlib.suppress(redis.RedisError, redis.exceptions.RedisClusterException):  # Its server may be down.
+        if ping:
             await maybe(user.ping())
         await maybe(getattr(user, "aclose", user.close)())  # redis-py 5.0.0 has no aclose
 
 
-async def answer(op, id, block=None, **fields):
+async def answer(op, id, **fields):
     try:
         if not hasattr(Operations, op):
             raise Unknown(op)
@@ -152,9 +129,7 @@ def run(work):
 
 
 def start(request):
-    if "block" in request:
-        inside[request["block"]].put_nowait(request) if IS_ASYNC else inside[request["block"]].put(request)
-    elif IS_ASYNC:
+    if IS_ASYNC:
         tasks[request["id"]] = asyncio.create_task(answer(**request))
     else:
         threading.Thread(target=run, args=(answer(**request),), daemon=True).start()

@@ -2,39 +2,41 @@
 
 use std::collections::HashMap;
 use std::error::Error as _;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use fairlock_client::{Error, Event, Hook, Kind, Module, Options, Server, aio};
+use fairlock_client::locks::{Flavour, Held, Locks, Tasks, Threads};
+use fairlock_client::{Error, Event, Hook, Module, Options, Result as Outcome, Server};
+use redis::cluster::{ClusterClient, NodeAddress};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
-use redis::{ClientTlsConfig, IntoConnectionInfo, TlsCertificates, TlsMode, cluster};
+use redis::{Client, ClientTlsConfig, IntoConnectionInfo as _, TlsCertificates, TlsMode};
 use serde_json::{Value, from_value, json};
-use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinHandle};
 
-type Table<T> = LazyLock<Mutex<HashMap<u64, T>>>;
-static INSIDE: Table<mpsc::UnboundedSender<Value>> = LazyLock::new(Mutex::default);
-static CALLS: Table<AbortHandle> = LazyLock::new(Mutex::default);
-
-fn of<T>(table: &Table<T>) -> MutexGuard<'_, HashMap<u64, T>> {
-    table.lock().unwrap()
+/// How the calls of a flavour are carried out, and a request.
+trait Driven: Flavour {
+    fn end<T: Send + 'static>(call: Self::Of<T>) -> impl Future<Output = Outcome<T>> + Send;
+    fn spawn(on: &Runtime, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()>;
 }
 
-enum Failure {
-    Package(Error),
-    Other(&'static str, String),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Package(error)
+impl Driven for Tasks {
+    fn end<T: Send + 'static>(call: Self::Of<T>) -> impl Future<Output = Outcome<T>> + Send {
+        call
+    }
+    fn spawn(on: &Runtime, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        on.spawn(work)
     }
 }
 
-/// The type does not have this value.
-impl From<serde_json::Error> for Failure {
-    fn from(error: serde_json::Error) -> Self {
-        Self::Other("NotApplicable", error.to_string())
+impl Driven for Threads {
+    async fn end<T: Send + 'static>(call: Self::Of<T>) -> Outcome<T> {
+        call
+    }
+    fn spawn(on: &Runtime, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        let handle = on.handle().clone();
+        on.spawn_blocking(move || handle.block_on(work))
     }
 }
 
@@ -42,242 +44,213 @@ fn say(line: &Value) {
     println!("{line}"); // It is flushed at the end of a line.
 }
 
-fn options(base: &Options, given: &Value) -> Result<Options, Failure> {
-    let mut all = base.clone();
+struct Failure(Value);
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let because = error.source().map(ToString::to_string);
+        Self(json!({
+            "type": format!("{:?}", error.kind), "text": error.to_string(),
+            "code": error.code, "because": because,
+        }))
+    }
+}
+
+fn options(mut all: Options, given: &Value) -> Options {
     macro_rules! set {
         ($($field:ident)*) => {
             for (name, value) in given.as_object().unwrap() {
                 match name.as_str() {
-                    $(stringify!($field) => all.$field = from_value(value.clone())?,)*
-                    "owner" => all.owner = Some(value.as_str().unwrap().into()),
+                    $(stringify!($field) => all.$field = from_value(value.clone()).unwrap(),)*
+                    "owner" => all.owner = value.as_str().map(Into::into),
                     _ => all.module = Module::Required,
                 }
             }
         };
     }
     set!(wait lease renew session reentrant shared limit sync_timeout min_replicas patience retry_timeout command_timeout release_timeout);
-    Ok(all)
+    all
 }
 
-fn set_hooks(all: &mut Options, locks: u64, is_telling: bool) {
-    let hook = |which: &'static str| -> Option<Hook> {
-        Some(Arc::new(move |event: &Event| {
-            assert!(is_telling, "a hook");
-            let cause = event.cause.map(|cause| format!("{cause:?}"));
-            say(
-                &json!({"event": "hook", "locks": locks, "hook": which, "with": {
-                    "name": event.name, "owner": event.owner, "token": event.token,
-                    "waited": event.waited, "held": event.held, "cause": cause,
-                }}),
-            );
-        }))
-    };
-    (all.on_wait, all.on_acquired) = (hook("wait"), hook("acquired"));
-    (all.on_lost, all.on_released) = (hook("lost"), hook("released"));
+fn hook(new: &Value, which: &'static str) -> Option<Hook> {
+    let (is_telling, id) = (new["hooks"].as_str()? == "tell", new["id"].clone());
+    Some(Arc::new(move |event: &Event| {
+        assert!(is_telling, "a hook");
+        say(
+            &json!({"event": "hook", "locks": id, "hook": which, "with": {
+                "name": event.name, "owner": event.owner, "token": event.token, "waited": event.waited,
+                "held": event.held, "cause": event.cause.map(|cause| format!("{cause:?}")),
+            }}),
+        );
+    }))
 }
 
-fn cause_of(error: &Error) -> Option<String> {
-    match error.kind {
-        Kind::LockLost(cause) => Some(format!("{cause:?}")),
-        _ => None,
-    }
-}
-
-fn tls(client: &Value) -> Option<TlsCertificates> {
-    let file = |name: &str| Some(std::fs::read(client["tls"][name].as_str()?).unwrap());
-    let (client_cert, client_key) = (file("cert")?, file("key")?);
-    let client_tls = Some(ClientTlsConfig {
-        client_cert,
-        client_key,
-    });
-    Some(TlsCertificates {
-        client_tls,
+fn server(to: &Value) -> Server {
+    let file = |name| std::fs::read(to["tls"][name].as_str()?).ok();
+    let tls = file("cert").map(|client_cert| TlsCertificates {
         root_cert: file("ca"),
-    })
-}
-
-fn server(client: &Value) -> Result<Server, Failure> {
-    if !client["timeout"].is_null() {
-        let why = "its client has no read timeout".to_owned();
-        return Err(Failure::Other("NotApplicable", why));
-    }
-    let (tls, password) = (tls(client), client["password"].as_str());
-    let user = client["user"].as_str().unwrap_or_default();
-    let access = password
-        .map(|it| format!("{user}:{it}@"))
-        .unwrap_or_default();
-    let scheme = if tls.is_some() { "rediss" } else { "redis" };
-    let at: Vec<String> = from_value(client["at"].clone())?;
-    let urls: Vec<_> = at
-        .iter()
-        .map(|at| format!("{scheme}://{access}{at}"))
-        .collect();
-    Ok(match client["kind"].as_str().unwrap() {
+        client_tls: file("key").map(|client_key| ClientTlsConfig {
+            client_cert,
+            client_key,
+        }),
+    });
+    let urls: Vec<String> = from_value(to["urls"].clone()).unwrap();
+    let url = urls[0].clone();
+    match to["kind"].as_str().unwrap() {
         "sentinel" => {
-            let address =
-                |url: &String| url.as_str().into_connection_info().unwrap().addr().clone();
-            let sentinels = urls.iter().map(address);
-            let mut made =
-                SentinelClientBuilder::new(sentinels, "locks", SentinelServerType::Master).unwrap();
-            if let Some(password) = password {
-                made = made
-                    .set_client_to_redis_username(user)
-                    .set_client_to_redis_password(password);
+            let info = |url: String| url.into_connection_info().unwrap();
+            let at = urls.into_iter().map(|url| info(url).addr().clone());
+            let master = SentinelServerType::Master;
+            let mut made = SentinelClientBuilder::new(at, "locks", master).unwrap();
+            if let Some(password) = to["password"].as_str() {
+                made = made.set_client_to_redis_username(to["username"].as_str().unwrap());
+                made = made.set_client_to_redis_password(password);
             }
             if let Some(tls) = tls {
                 made = made.set_client_to_redis_tls_mode(TlsMode::Secure);
-                made = made
-                    .set_client_to_redis_certificates(tls.clone())
-                    .set_client_to_sentinel_certificates(tls);
+                made = made.set_client_to_redis_certificates(tls.clone());
+                made = made.set_client_to_sentinel_certificates(tls);
             }
             made.build().unwrap().into()
         }
         "cluster" => {
-            let mut made =
-                cluster::ClusterClient::builder(urls).use_protocol(redis::ProtocolVersion::RESP3);
+            let mut made = ClusterClient::builder(urls).use_protocol(redis::ProtocolVersion::RESP3);
             if let Some(tls) = tls {
                 made = made.certs(tls);
             }
-            if let Some(map) = client["map"].as_object() {
-                let node = |text: &str| text.parse::<cluster::NodeAddress>().unwrap();
-                let map = map
-                    .iter()
-                    .map(|(from, to)| (node(from), node(to.as_str().unwrap())));
-                made = made.node_address_map(map.collect());
+            if let Some(map) = to["map"].as_object() {
+                let node = |text: &str| text.parse::<NodeAddress>().unwrap();
+                let pair = |(from, to): (&String, &Value)| (node(from), node(to.as_str().unwrap()));
+                made = made.node_address_map(map.iter().map(pair).collect());
             }
             made.build().unwrap().into()
         }
         _ => match tls {
-            Some(tls) => redis::Client::build_with_tls(urls[0].as_str(), tls)
-                .unwrap()
-                .into(),
-            None => redis::Client::open(urls[0].as_str()).unwrap().into(),
+            Some(tls) => Client::build_with_tls(url, tls).unwrap().into(),
+            None => Client::open(url).unwrap().into(),
         },
-    })
+    }
 }
 
-/// The operations of a flavour: its types, and what stands behind each call.
-macro_rules! flavour {
-    ($name:ident, $locks:ty, $held:ty, [$($wait:tt)*]) => {
-        mod $name {
-            use super::*;
+/// A request, and what came of it.
+struct Request<F: Flavour> {
+    said: Value,
+    locks: OnceLock<Locks<F>>,
+    held: OnceLock<Held<F>>,
+    left: Notify,
+    task: OnceLock<AbortHandle>,
+}
 
-            static LOCKS: Table<(Arc<$locks>, Options)> = LazyLock::new(Mutex::default);
-            static HOLDS: Table<Arc<$held>> = LazyLock::new(Mutex::default);
+type Requests<F> = Arc<Mutex<HashMap<u64, Arc<Request<F>>>>>;
 
-            pub async fn operate(request: &Value) -> Result<Value, Failure> {
-                let number = |field: &str| request[field].as_u64().unwrap_or_default();
-                let (id, op) = (number("id"), request["op"].as_str().unwrap());
-                let locks = of(&LOCKS).get(&number("locks")).cloned();
-                let held = of(&HOLDS).get(&number("held")).cloned();
-                match (op, locks, held) {
-                    ("new", ..) => {
-                        let mut all = options(&Options::default(), &request["options"])?;
-                        if let Some(kind) = request["hooks"].as_str() {
-                            set_hooks(&mut all, id, kind == "tell");
-                        }
-                        let made = <$locks>::with(server(&request["client"])?, all.clone())?;
-                        of(&LOCKS).insert(id, (Arc::new(made), all));
-                    }
-                    ("acquire" | "abandon" | "block", Some((locks, base)), _) => {
-                        let (name, all) = (request["name"].as_str().unwrap(), options(&base, &request["options"])?);
-                        let held = if request["try"] == true {
-                            locks.try_acquire(name, all)$($wait)*?
-                        } else {
-                            Some(locks.acquire(name, all)$($wait)*?)
-                        };
-                        let Some(held) = held.map(Arc::new) else { return Ok(Value::Null) };
-                        let mut answer = json!({"token": held.token(), "owner": held.owner()});
-                        if op != "abandon" { // Else it is dropped.
-                            of(&HOLDS).insert(id, held.clone());
-                        }
-                        if op != "block" {
-                            return Ok(answer);
-                        }
-                        let (sender, mut inside) = mpsc::unbounded_channel();
-                        of(&INSIDE).insert(id, sender);
-                        (answer["event"], answer["id"]) = (json!("inside"), json!(id));
-                        say(&answer);
-                        let mut inner = Value::Null;
-                        while inner["op"] != "leave" {
-                            inner = inside.recv().await.unwrap();
-                            super::answer(&inner, Box::pin(operate(&inner)).await);
-                        }
-                        let released = held.release()$($wait)*;
-                        if inner["fail"] == true {
-                            return Err(Failure::Other("Body", String::new()));
-                        }
-                        released?;
-                    }
-                    ("leave", ..) => {}
-                    ("renew", _, Some(held)) => {
-                        let lease: Option<Duration> = from_value(request["lease"].clone())?;
-                        return Ok(json!({"lease": held.renew(lease)$($wait)*?}));
-                    }
-                    ("release", _, Some(held)) => held.release()$($wait)*?,
-                    ("lost", _, Some(held)) => {
-                        let longest: Duration = from_value(request["wait"].clone())?;
-                        let lost = held.lost(longest)$($wait)*;
-                        return Ok(json!({"cause": lost.err().as_ref().and_then(cause_of)}));
-                    }
-                    ("cancel", ..) => match of(&CALLS).get(&number("call")) {
-                        Some(call) => call.abort(),
-                        None => return Err(Failure::Other("NotApplicable", "a thread that waits cannot be cancelled".to_owned())),
-                    },
-                    ("info", Some((locks, _)), _) => {
-                        let info = locks.info(request["name"].as_str().unwrap())$($wait)*?;
-                        return Ok(json!({"owner": info.owner, "holds": info.holds, "lease": info.lease, "token": info.token,
-                            "session": info.session, "waiting": info.waiting, "holders": info.holders, "limit": info.limit}));
-                    }
-                    ("native", Some((locks, _)), _) => return Ok(json!({"native": locks.native()})),
-                    ("close", Some((locks, _)), _) => {
-                        of(&LOCKS).remove(&number("locks"));
-                        locks.close()$($wait)*?;
-                    }
-                    _ => return Err(Failure::Other("Unknown", op.to_owned())),
-                }
-                Ok(Value::Null)
+fn request<F: Driven>(said: Value, all: &Requests<F>) -> Arc<Request<F>> {
+    let id = said["id"].as_u64().unwrap();
+    let made = Arc::new(Request {
+        said,
+        locks: OnceLock::new(),
+        held: OnceLock::new(),
+        left: Notify::new(),
+        task: OnceLock::new(),
+    });
+    all.lock().unwrap().insert(id, made.clone());
+    made
+}
+
+async fn operate<F: Driven>(request: &Request<F>, all: &Requests<F>) -> Result<Value, Failure> {
+    let (r, op) = (&request.said, request.said["op"].as_str().unwrap());
+    if op == "new" {
+        let mut options = options(Options::default(), &r["options"]);
+        (options.on_wait, options.on_acquired) = (hook(r, "wait"), hook(r, "acquired"));
+        (options.on_lost, options.on_released) = (hook(r, "lost"), hook(r, "released"));
+        let made = Locks::with(server(&r["client"]), options)?;
+        request.locks.get_or_init(|| made);
+        return Ok(Value::Null);
+    }
+    let of = all.lock().unwrap()[&r["of"].as_u64().unwrap()].clone();
+    let name = r["name"].as_str().unwrap_or_default();
+    match (op, of.locks.get(), of.held.get()) {
+        ("acquire" | "abandon" | "block", Some(locks), _) => {
+            let asked = options(locks.options(), &r["options"]);
+            let held = if r["isTry"] == true {
+                F::end(locks.try_acquire(name, asked)).await?
+            } else {
+                Some(F::end(locks.acquire(name, asked)).await?)
+            };
+            let Some(held) = held else {
+                return Ok(Value::Null);
+            };
+            let (token, owner) = (held.token(), held.owner());
+            let inside = json!({"event": "inside", "id": r["id"], "token": token, "owner": owner});
+            if op == "abandon" {
+                return Ok(inside); // It is dropped.
             }
+            let held = request.held.get_or_init(|| held);
+            if op == "acquire" {
+                return Ok(inside);
+            }
+            say(&inside);
+            if r["inner"].is_object() {
+                let inner = self::request(r["inner"].clone(), all);
+                Box::pin(answer(inner, all.clone())).await;
+            }
+            request.left.notified().await;
+            let released = F::end(held.release()).await;
+            if r["fail"] == true {
+                return Err(Failure(json!({"type": "Body"})));
+            }
+            released?;
         }
-    };
+        ("leave", ..) => of.left.notify_one(),
+        ("renew", _, Some(held)) => {
+            let lease: Option<Duration> = from_value(r["lease"].clone()).unwrap();
+            return Ok(json!({"lease": F::end(held.renew(lease)).await?}));
+        }
+        ("release", _, Some(held)) => F::end(held.release()).await?,
+        ("lost", _, Some(held)) => {
+            let longest: Duration = from_value(r["wait"].clone()).unwrap();
+            F::end(held.lost(longest)).await?;
+        }
+        ("cancel", ..) => of.task.get().unwrap().abort(),
+        ("info", Some(locks), _) => {
+            let it = F::end(locks.info(name)).await?;
+            return Ok(json!({
+                "owner": it.owner, "holds": it.holds, "lease": it.lease, "token": it.token,
+                "session": it.session, "waiting": it.waiting, "holders": it.holders, "limit": it.limit,
+            }));
+        }
+        ("native", Some(locks), _) => return Ok(json!({"native": locks.native()})),
+        ("close", Some(locks), _) => F::end(locks.close()).await?,
+        _ => return Err(Failure(json!({"type": "Unknown", "text": op}))),
+    }
+    Ok(Value::Null)
 }
-flavour!(tasks, aio::Locks, aio::Held, [.await]);
-flavour!(threads, fairlock_client::Locks, fairlock_client::Held, []);
 
-fn answer(request: &Value, outcome: Result<Value, Failure>) {
-    let failed = match outcome {
-        Ok(value) => return say(&json!({"id": request["id"], "ok": value})),
-        Err(Failure::Other(kind, text)) => json!({"type": kind, "text": text}),
-        Err(Failure::Package(error)) => {
-            let kind = format!("{:?}", error.kind);
-            json!({"type": kind.split('(').next(), "text": error.to_string(), "code": error.code,
-                "cause": cause_of(&error), "because": error.source().map(ToString::to_string)})
-        }
-    };
-    say(&json!({"id": request["id"], "failed": failed}));
+async fn answer<F: Driven>(request: Arc<Request<F>>, all: Requests<F>) {
+    let id = &request.said["id"];
+    match operate(&request, &all).await {
+        Ok(ok) => say(&json!({"id": id, "ok": ok})),
+        Err(Failure(failed)) => say(&json!({"id": id, "failed": failed})),
+    }
+}
+
+fn serve<F: Driven>() {
+    let (runtime, all) = (Runtime::new().unwrap(), Requests::<F>::default());
+    for line in std::io::stdin().lines() {
+        let its = request(serde_json::from_str(&line.unwrap()).unwrap(), &all);
+        let task = F::spawn(&runtime, answer(its.clone(), all.clone()));
+        its.task.set(task.abort_handle()).unwrap();
+        runtime.spawn(async move {
+            if task.await.is_err() {
+                say(&json!({"id": its.said["id"], "failed": {"type": "Cancelled"}}));
+            }
+        });
+    }
+    std::process::exit(0); // Whatever is under way.
 }
 
 fn main() {
-    let is_async = std::env::args().nth(1).as_deref() == Some("rust-tokio");
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    for line in std::io::stdin().lines() {
-        let request: Arc<Value> = Arc::new(serde_json::from_str(&line.unwrap()).unwrap());
-        if let Some(block) = request["block"].as_u64() {
-            of(&INSIDE)[&block].send(Value::clone(&request)).unwrap();
-        } else if is_async {
-            let its = request.clone();
-            let task = runtime.spawn(async move { tasks::operate(&its).await });
-            of(&CALLS).insert(request["id"].as_u64().unwrap(), task.abort_handle());
-            runtime.spawn(async move {
-                let cancelled = Err(Failure::Other("Cancelled", String::new()));
-                answer(&request, task.await.unwrap_or(cancelled));
-            });
-        } else {
-            let runtime = runtime.handle().clone();
-            std::thread::spawn(move || {
-                answer(&request, runtime.block_on(threads::operate(&request)))
-            });
-        }
+    match std::env::args().nth(1).as_deref() {
+        Some("rust-tokio") => serve::<Tasks>(),
+        _ => serve::<Threads>(),
     }
-    std::process::exit(0); // Whatever is under way.
 }

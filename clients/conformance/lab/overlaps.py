@@ -21,7 +21,6 @@ class Hold:
     token: int
     owner: str
     begin: float
-    server: str | None = None  # that gave it, where the holder knows
     end: float = math.inf
     how: str = "open"
     told: float = math.inf  # when the release was answered that the lock had been lost
@@ -68,8 +67,7 @@ def holds_of(events):
     for event in events:
         key = event.get("process"), event.get("lock"), event.get("token")
         if event["event"] == "begin":
-            holds[key] = Hold(event["package"], *key[:2], event["limit"], event["token"], event["owner"], event["at"],
-                              event.get("server"))
+            holds[key] = Hold(event["package"], *key[:2], event["limit"], event["token"], event["owner"], event["at"])
         elif event["event"] == "end":
             holds[key].end, holds[key].how = event["at"], event["how"]
         elif event["event"] == "late":
@@ -95,12 +93,12 @@ def overlaps_of(holds, faults):
 
 
 def pairs_of(overlap):
-    """Each other hold, with the one that it overlaps: the old master's is known by the server, by its client's machine if that was cut off beside
-    the master, or since its holder was told; and else it is the one that began first."""
-    fault = overlap.fault or {}
+    """Each other hold, with the one that it overlaps: the old master's is known by its client's machine if that was cut off beside the master, or
+    since its holder was told; and else it is the one that began first."""
+    machine = (overlap.fault or {}).get("beside")
 
     def is_old(hold):
-        return (hold.server or hold.process[-1]) == fault.get("old" if hold.server else "beside"), hold.was_told()
+        return hold.process[-1] == machine, hold.was_told()
 
     for other in overlap.others:
         first, last = sorted([other, overlap.hold], key=lambda hold: hold.begin)

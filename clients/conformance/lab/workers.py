@@ -19,11 +19,24 @@ WORKERS = {language: client for client, (language, *_) in reversed(CLIENTS.items
 WAIT = 2  # seconds
 
 
+BOUND = """
+import runpy, socket, sys
+class Bound(socket.socket):
+    def connect(self, other):
+        self.bind((source, 0))
+        super().connect(other)
+_, source, *sys.argv = sys.argv
+socket.socket = Bound
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 @functools.cache
-def command_of(language):
+def command_of(language, source):
     """Compiles the driver."""
     made = subprocess.run([ROOT / "scripts/clients" / language, "driver"], stdout=subprocess.PIPE, text=True, check=True)
-    return made.stdout.splitlines()
+    *program, driver = made.stdout.splitlines()
+    return [*program, "-c", BOUND, source, driver] if source else [*program, driver]
 
 
 class Record:
@@ -47,14 +60,14 @@ class Worker:
     """A process that uses a package, with some callers for each of the locks (`name[:limit]`).
 
     Each holds its lock for a time from the range `hold`, and then pauses for one from `idle`, both in seconds. `has_names`: no two asks have
-    one owner, so that it can be told which was ahead of which.
+    one owner, so that it can be told which was ahead of which. `source`: the address that its connections come from (Python only).
     """
 
-    def __init__(self, language, number, locks, client, options, record, folder, callers=2, hold=(0.05, 0.15), idle=(0, 0), has_names=False):
+    def __init__(self, language, number, locks, client, options, record, folder, callers=2, hold=(0.05, 0.15), idle=(0, 0), has_names=False, source=None):
         self.name, self.language, self.record = f"{language}-{number}", language, record
         self.has_names, self.asks = has_names, itertools.count(1)
         self.holding, self.idle, self.log, self.is_over = hold, idle, folder / f"{self.name}.log", threading.Event()
-        self.driver = Driver(WORKERS[language], command_of(language))
+        self.driver = Driver(WORKERS[language], command_of(language, source))
         self.locks = self.driver.new(client, wait=WAIT, **options)
         self.callers = [threading.Thread(target=self.call, args=lock.split(":"), daemon=True) for lock in locks for _ in range(callers)]
         for caller in self.callers:

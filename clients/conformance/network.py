@@ -15,7 +15,7 @@ import socket
 import struct
 import threading
 
-from servers import HOST
+from redis_server import HOST
 
 AT_ONCE = 65536  # bytes
 DELAY, CONNECT = 0.5, 5  # seconds: of a slow way, and that a connection to what is cut off may take
@@ -36,25 +36,47 @@ class Connection:
     def __init__(self, source, target, near, far):
         self.ways = (source, target), (target, source)
         self.near, self.far = near, far
+        self.is_doomed = self.is_silent = False
 
-    def reset(self):
+    def reset(self, is_abrupt=True):
         for writer in (self.near, self.far):
             with contextlib.suppress(OSError):  # It is closed already.
-                linger = struct.pack("ii", 1, 0)
-                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                its = writer.get_extra_info("socket")
+                if is_abrupt:
+                    its.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                else:
+                    its.shutdown(socket.SHUT_RDWR)
             writer.transport.abort()
 
 
 class Network:
+    is_abrupt = True  # Connections are reset, and not ended.
+
     def __init__(self):
         # Each connection is two here, and those that are cut off are tried again all the time.
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.addresses, self.names = {}, {}
         self.stopped, self.refused, self.ended, self.delayed = set(), set(), set(), set()
-        self.connections = set()
+        self.connections, self.listeners = set(), []
+        self.words, self.lost = [], 0
         self.loop, self.change = asyncio.new_event_loop(), asyncio.Event()
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        self.loop.run_forever()
+        self.loop.close()
+
+    def end(self):
+        async def close():
+            pumps = asyncio.all_tasks() - {asyncio.current_task()}
+            for listener in self.listeners:
+                listener.close()
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+        self._do(close())
+        self.loop.call_soon_threadsafe(self.loop.stop)
 
     def address(self, name):
         """Where the connections of a process are to come from; clients that share a name are cut off together."""
@@ -67,6 +89,7 @@ class Network:
         """A port that leads to the process; `target` is called for its own port, which may not be known yet."""
         async def listen():
             server = await asyncio.start_server(lambda *near: self._accept(name, target, *near), HOST, 0)
+            self.listeners.append(server)
             return server.sockets[0].getsockname()[1]
         return self._do(listen())
 
@@ -97,6 +120,18 @@ class Network:
     def slow(self, some):
         self._set(lambda: self.delayed.update(some))
 
+    def half_open(self):
+        """The opener of each present connection hears no more of it, and the other sees its end. New ones work."""
+        def silence():
+            for connection in self.connections:
+                connection.is_silent = True
+                connection.far.transport.abort()
+        self._set(silence)
+
+    def lose(self, *words):
+        """The reply to the next request with one of these words is lost, with its connection."""
+        self.words = [word.upper().encode() for word in words]
+
     def mend(self, reset=False):
         """Ends all faults. `reset`: connections that were cut do not go on, as if a firewall had forgotten them."""
         def mend():
@@ -116,26 +151,36 @@ class Network:
             self.connections.add(connection)
             await self._pass(*connection.ways)  # Something may have changed meanwhile.
             halves = (reader, connection.far), (far_reader, near)
-            await asyncio.gather(*(self._pump(*half, way) for half, way in zip(halves, connection.ways)))
-        except (OSError, asyncio.TimeoutError):
-            connection.reset()
+            await asyncio.gather(*(self._pump(connection, *half, way) for half, way in zip(halves, connection.ways)))
+        except (OSError, asyncio.TimeoutError, asyncio.CancelledError):
+            connection.reset(self.is_abrupt)
         finally:
             self.connections.discard(connection)
             for writer in (near, connection.far):
                 writer.close()
 
-    async def _pump(self, reader, writer, way):
+    async def _pump(self, connection, reader, writer, way):
         try:
             while data := await reader.read(AT_ONCE):
+                self._look(connection, data, writer)
                 await self._pass(way)
+                if connection.is_silent:
+                    continue
                 if writer.is_closing():  # It was reset meanwhile.
                     raise ConnectionResetError
                 writer.write(data)
                 await writer.drain()
         finally:
             await self._pass(way)  # An end does not arrive either.
-        if not writer.is_closing():
+        if not (writer.is_closing() or connection.is_silent):
             writer.write_eof()
+
+    def _look(self, connection, data, writer):
+        if connection.is_doomed and writer is connection.near:
+            self.lost += 1
+            raise ConnectionResetError
+        if any(word in data.upper() for word in self.words):
+            self.words, connection.is_doomed = [], True
 
     async def _pass(self, *some):
         """Waits until something may go these ways."""
@@ -149,7 +194,7 @@ class Network:
     def _reset(self, some):
         for connection in list(self.connections):
             if not some.isdisjoint(connection.ways):
-                connection.reset()
+                connection.reset(self.is_abrupt)
 
     def _set(self, change):
         async def set_all():
@@ -160,3 +205,21 @@ class Network:
 
     def _do(self, work):
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+
+class Proxy(Network):
+    """In front of one server; its clients have no names."""
+
+    is_abrupt = False
+
+    def __init__(self, port):
+        super().__init__()
+        self.port = self.door("server", lambda: port)
+
+    def freeze(self):
+        """No bytes from the server pass."""
+        self.stop({("server", None)})
+
+    def cut(self):
+        """All connections are closed, and no new ones accepted."""
+        self.refuse({("server", None)})
