@@ -6,7 +6,7 @@ package fairlock_test
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,30 +28,21 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	address = listener.Addr().String()
-	listener.Close()
-	folder, err := os.MkdirTemp("", "fairlock")
-	if err != nil {
-		panic(err)
-	}
-	server := exec.Command("redis-server", "--port", address[strings.LastIndex(address, ":")+1:], "--bind", "127.0.0.1", "--save", "",
-		"--dir", folder, "--loadmodule", os.Getenv("FAIRLOCK_MODULE"))
+	server := exec.Command("../conformance/server") // It ends with its input.
+	server.Stderr = os.Stderr
+	input, _ := server.StdinPipe()
+	output, _ := server.StdoutPipe()
 	if err := server.Start(); err != nil {
 		panic(err)
 	}
-	client := redis.NewClient(&redis.Options{Addr: address})
-	for start := time.Now(); client.Ping(ctx).Err() != nil && time.Since(start) < longest; {
-		time.Sleep(10 * time.Millisecond)
+	port := 0
+	if _, err := fmt.Fscanf(output, "a %d", &port); err != nil {
+		panic(err)
 	}
-	client.Close()
+	address = fmt.Sprintf("127.0.0.1:%d", port)
 	code := m.Run()
-	server.Process.Kill()
+	input.Close()
 	server.Wait()
-	os.RemoveAll(folder)
 	os.Exit(code)
 }
 

@@ -1,22 +1,49 @@
+"""What is idiom in Python; the rows are tested by clients/conformance, whose servers are used here, too."""
+
 import asyncio
 import gc
+import itertools
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import threading
 import unittest.mock
+from types import SimpleNamespace
 
+import fakeredis
 import pytest
 import redis
 import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
-from servers import until
+from servers import Servers, until
 
 import fairlock
 import fairlock.aio
+from fairlock._options import Options
+
+README = (pathlib.Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def one():
+    made = Servers("one")
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def view(one):
+    return one.view()
+
+
+@pytest.fixture
+def name(request):
+    return f"lock:{request.node.name}:{next(numbers)}"
 
 
 @pytest.fixture
@@ -168,3 +195,70 @@ signal.pause()
         parent.kill()
         until("it is free", lambda: view.is_free(name), longest=20)
         parent.stdin.close()  # The child has waited for this.
+
+
+def test_a_cluster_whose_client_never_answers_is_asked_for_so_long_only():
+    async def never(*_):
+        await asyncio.Event().wait()
+
+    io = fairlock.aio.Tasks.__new__(fairlock.aio.Tasks)
+    io.client, io.is_cluster = SimpleNamespace(execute_command=never, initialize=never), True
+    io.core = SimpleNamespace(options=Options(command_timeout=0.05))
+
+    async def main():
+        await io.refresh("orders")
+        with pytest.raises(TimeoutError, match="^$"):
+            await io.route("orders")
+
+    asyncio.run(asyncio.wait_for(main(), 5))
+
+
+def test_a_connection_that_the_library_closes_while_it_is_written_to_has_failed():
+    async def gone(*_):
+        raise AttributeError("'NoneType' object has no attribute 'writelines'")
+
+    def work():
+        yield "refresh", "orders"
+        with pytest.raises(redis.ConnectionError, match="writelines"):
+            yield "send", SimpleNamespace(get_connection=gone), [], 1, None
+
+    io = fairlock.aio.Tasks.__new__(fairlock.aio.Tasks)
+    io.client, io.core = SimpleNamespace(execute_command=gone), SimpleNamespace(options=Options())
+    asyncio.run(io.run(work()))
+
+
+def test_tasks_are_fair_and_can_be_cancelled_without_a_server():
+    async def main():
+        async with fairlock.aio.Locks(fakeredis.FakeAsyncRedis()) as locks:
+            order = []
+
+            async def work(number):
+                async with locks("orders"):
+                    order.append(number)
+
+            held = await locks.acquire("orders")
+            tasks = [asyncio.create_task(work(number)) for number in range(4)]
+            while (await locks.info("orders")).waiting < 4:
+                await asyncio.sleep(0.01)
+            tasks[1].cancel()
+            await asyncio.wait([tasks[1]])
+            await held.release()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert order == [0, 2, 3]
+
+    asyncio.run(main())
+
+
+def test_r53_the_program_of_the_readme_runs(one):
+    program = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
+    promised = re.search(r"It prints .*?\n\n((?:    [^\n]*\n)+)", README, re.DOTALL)[1]
+    # A reader's server has the usual port.
+    program = program.replace("redis.Redis()", f"redis.Redis(port={one.port('a')})")
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    pattern = re.sub(r"\d{16}", r"\\d{16}", "".join(line.strip() + "\n" for line in promised.splitlines()))
+    assert re.fullmatch(pattern, output.stdout), output.stdout
+
+
+def test_r53_the_tests_of_the_readme_pass():
+    program = re.search(r"^## Tests.*?```python\n(.*?)```", README, re.DOTALL | re.MULTILINE)[1]
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

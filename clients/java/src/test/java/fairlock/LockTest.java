@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import fairlock.FairlockException.LockLost;
+import io.lettuce.core.RedisClient;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.Test;
@@ -91,6 +92,7 @@ class LockTest extends Fixture {
 
     @Test
     void whatIsOutOfRangeOrOfLocksOnlyIsRefused() {
+        assertThrows(IllegalArgumentException.class, () -> Locks.of((RedisClient) null, URI));
         assertThrows(IllegalArgumentException.class, () -> LockOptions.options().commandTimeout(Duration.ZERO));
         assertThrows(IllegalArgumentException.class, () -> LOCKS.acquire(name, LockOptions.options().commandTimeout(Duration.ofSeconds(1))));
     }
