@@ -5,9 +5,10 @@
 // A test that cannot go on panics; that is its way of failing.
 #![allow(clippy::expect_used, clippy::panic)]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fairlock_testing::{paths, server};
 
 /// Longest that a package may take, with fetching all it needs. Only ever reached on failure.
 const SECONDS: &str = "900";
@@ -22,63 +23,39 @@ fn lane(number: usize) -> MutexGuard<'static, ()> {
     lane.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn target() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
-    target.expect("the folder above").to_owned()
-}
-
-/// The module as this test was built with it.
-fn module() -> PathBuf {
-    let test = std::env::current_exe().expect("the path of this test");
-    test.parent().expect("its folder").join("libfairlock.so")
-}
-
-fn said(output: &Output) -> String {
-    let parts = [&output.stdout, &output.stderr];
-    parts.map(|part| String::from_utf8_lossy(part)).concat()
-}
-
 /// A program of the repository, which is told of the module under test and of cargo's folder.
 fn program(seconds: &str, path: &str) -> Command {
     let mut program = Command::new("timeout");
     program
         .arg(seconds)
-        .arg(root().join(path))
-        .env("FAIRLOCK_MODULE", module())
-        .env("CARGO_TARGET_DIR", target());
+        .arg(paths::root().join(path))
+        .env("FAIRLOCK_MODULE", server::module())
+        .env("CARGO_TARGET_DIR", paths::target());
     program
+}
+
+/// Runs it to its end, which must be a good one; what it has said.
+fn check(command: &mut Command) -> String {
+    let output = command.output().expect("started");
+    let parts = [&output.stdout, &output.stderr];
+    let said = parts.map(|part| String::from_utf8_lossy(part)).concat();
+    assert!(output.status.success(), "{said}");
+    said
 }
 
 /// What is tested beside a package.
 fn suite(language: &str) {
-    let _lane = lane(usize::from(matches!(
-        language,
-        "typescript" | "java" | "rust"
-    )));
-    let output = program(SECONDS, &format!("scripts/clients/{language}"))
-        .arg("test")
-        .output()
-        .expect("started");
-    let said = said(&output);
-    assert!(output.status.success(), "{language}\n{said}");
+    let is_in_second = matches!(language, "typescript" | "java" | "rust");
+    let _lane = lane(usize::from(is_in_second));
+    check(program(SECONDS, &format!("scripts/clients/{language}")).arg("test"));
 }
 
 /// The rows of the table, for these clients, with the module or by scripts.
 fn rows(clients: &[&str], mode: &str) {
     let _lane = lane(0);
-    let output = program(SECONDS, "scripts/clients/conformance")
-        .arg("test")
-        .args(clients)
-        .args(["--", "--mode", mode])
-        .output()
-        .expect("started");
-    let said = said(&output);
-    assert!(output.status.success(), "{said}");
-    println!("{said}");
+    let mut suite = program(SECONDS, "scripts/clients/conformance");
+    suite.arg("test").args(clients).args(["--", "--mode", mode]);
+    println!("{}", check(&mut suite));
 }
 
 #[test]
@@ -116,13 +93,6 @@ fn the_go_package_does_what_is_usual_in_go() {
 #[test]
 fn the_rust_package_does_what_is_usual_in_rust() {
     suite("rust");
-}
-
-fn check(command: &mut Command) -> String {
-    let output = command.output().expect("started");
-    let said = said(&output);
-    assert!(output.status.success(), "{said}");
-    said
 }
 
 #[test]

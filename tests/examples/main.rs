@@ -10,14 +10,3 @@
 )]
 
 mod programs;
-
-use std::path::{Path, PathBuf};
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn target() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
-    target.expect("the folder above").to_owned()
-}

@@ -4,9 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use fairlock_testing::{Server, wait_until};
-
-use super::{root, target};
+use fairlock_testing::{Server, paths, wait_until};
 
 /// A program under way; killed when dropped.
 struct Program {
@@ -17,12 +15,12 @@ struct Program {
 /// Starts a program at a server, with its dependencies and more arguments.
 fn start(language: &str, program: &str, server: &Server, more: &[&str]) -> Program {
     // The script becomes the program, so that its process is the program's.
-    let mut child = Command::new(root().join("scripts/clients").join(language))
+    let mut child = Command::new(paths::root().join("scripts/clients").join(language))
         .arg("run")
-        .arg(root().join("examples").join(program))
+        .arg(paths::root().join("examples").join(program))
         .arg(format!("redis://127.0.0.1:{}", server.port))
         .args(more)
-        .env("CARGO_TARGET_DIR", target())
+        .env("CARGO_TARGET_DIR", paths::target())
         .stdout(Stdio::piped())
         .spawn()
         .expect("started");
