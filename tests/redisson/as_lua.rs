@@ -10,7 +10,7 @@ use crate::as_scripts::run;
 use crate::interception::Interception;
 
 /// Words of a command, as its script.
-fn call(client: &mut Client, words: &str) -> String {
+pub fn call(client: &mut Client, words: &str) -> String {
     run(client, &lua::call(&words.split(' ').collect::<Vec<_>>()))
 }
 

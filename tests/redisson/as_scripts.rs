@@ -17,6 +17,7 @@ use fairlock_testing::cluster::Cluster;
 use fairlock_testing::{Client, Dice, Server, Wire, lua, show, wait_until};
 use redis::Value;
 
+use crate::as_lua;
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
 use crate::listener::{Listener, Message};
 
@@ -139,10 +140,7 @@ fn what_needs_the_module_is_refused_in_a_script() {
         "RENEW k *",
         "CANCEL k *",
     ] {
-        let reply = run(
-            &mut client,
-            &lua::call(&words.split(' ').collect::<Vec<_>>()),
-        );
+        let reply = as_lua::call(&mut client, words);
         assert!(reply.starts_with("(error) ERR "), "{words}: {reply}");
         let is_explained = reply.contains("needs the fairlock module") || words.contains('*');
         assert!(is_explained, "{words}: {reply}");
@@ -162,10 +160,7 @@ fn scripts_wake_by_spublish_in_a_cluster() {
     while waiter.line() != "ssubscribe" {}
     // Before 7.2 a server has an error for what clients say of themselves.
     client.run("CONFIG RESETSTAT");
-    let mut call = |words: &str| {
-        let words = lua::call(&words.split(' ').collect::<Vec<_>>());
-        run(&mut client, &words)
-    };
+    let mut call = |words| as_lua::call(&mut client, words);
     assert!(call("ACQUIRE k a NOWAIT").parse::<i64>().is_ok());
     assert!(call("ACQUIRE k b ENQUEUE").starts_with("[1, "));
     assert_eq!(call("RELEASE k a"), "0");

@@ -15,6 +15,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
+use fairlock_testing::paths::root;
 use fairlock_testing::{Server, wait_until};
 
 /// Longest that an answer may take. Only ever reached on failure.
@@ -249,10 +250,6 @@ fn transcripts(page: &str) -> Vec<(usize, Vec<&str>)> {
         }
     }
     found
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// All pages.
