@@ -127,18 +127,14 @@ def test_r44_nothing_listens(driver, servers, name):
 
 
 @pytest.mark.module
-@pytest.mark.parametrize(("option", "value"), [
-    ("lease", 0), ("lease", -1), ("wait", -1), ("limit", 0), ("limit", 1_000_001), ("owner", ""), ("owner", "x" * 257), ("sync_timeout", -1),
-    ("name", ""),
-], ids=lambda value: str(value)[:9])  # fmt: skip
-def test_r45_out_of_range(driver, servers, name, option, value):
+def test_r45_out_of_range(driver, servers, name):
     """Arguments out of range are refused, nothing was sent."""
-    if driver.language == "rust" and value == -1:
-        pytest.skip("the compiler refuses it")
     one = servers()
-    locks = driver.new(one.client())
-    connected = one.at().info("stats")["total_connections_received"]
-    assert locks.fails(**{"name": name, option: value}).type == "Argument"
+    locks, connected = driver.new(one.client()), one.at().info("stats")["total_connections_received"]
+    wrong = [("lease", 0), ("lease", -1), ("wait", -1), ("sync_timeout", -1), ("limit", 0), ("limit", 1_000_001), ("owner", ""), ("owner", "x" * 257), ("name", "")]
+    for option, value in wrong:
+        if driver.language != "rust" or value != -1:  # which does not compile there
+            assert locks.fails(**{"name": name, option: value}).type == "Argument", (option, value)
     assert one.at().info("stats")["total_connections_received"] <= connected + 1 and one.view().calls("acquire") == 0
 
 

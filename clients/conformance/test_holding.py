@@ -190,9 +190,10 @@ def test_r15_abandoned(locks, view, name):
 
 
 @pytest.mark.module
-def test_r16_broken(locks, view, name):
-    """BREAK: lost with cause `notheld` within a third of the lease; release raises LockLost."""
-    held = locks.acquire(name, lease=6)
+@pytest.mark.parametrize("options", [{}, {"session": True}], ids=str)
+def test_r16_broken(locks, view, name, options):
+    """BREAK, also of a session: lost with cause `notheld` within a third of the lease; release raises LockLost."""
+    held = locks.acquire(name, lease=6, **options)
     view.breaks(name)
     assert held.lost() == "notheld"
     with pytest.raises(Failed) as raised:

@@ -41,13 +41,6 @@ def test_r21_connection(driver, servers, name):
         held.release()
 
 
-def test_r22_broken(locks, view, name):
-    """A session broken by BREAK: lost with cause `notheld` within a third of the lease."""
-    held = locks.acquire(name, session=True, lease=6)
-    view.breaks(name)
-    assert held.lost() == "notheld"
-
-
 def test_r23_waits(driver, servers, name):
     """A session waits; release frees the lock at once and closes its connection."""
     one = servers()

@@ -37,36 +37,18 @@ class Busy:
             return "BUSY" in str(error)
 
 
-def test_r72_busy_release(driver, servers, name):
-    """BUSY at a release: it is sent again, and the lock is free."""
+def test_r72_busy(driver, servers, name):
+    """BUSY at an acquisition, a renewal and a release: they are sent again; and a session that is checked meanwhile is not lost."""
     one = servers()
     locks = driver.new(one.client(), lease=LONG)
-    held = locks.acquire(name)
+    held, other = locks.acquire(f"{name}:held"), locks.acquire(f"{name}:other")
+    session = locks.acquire(f"{name}:session", session=True, lease=6)
     Busy(one)
-    held.release()
-    assert one.view().is_free(name)
-
-
-def test_r73_busy_acquire(driver, servers, name):
-    """BUSY at an acquisition, and at a renewal: they are sent again."""
-    one = servers()
-    locks = driver.new(one.client(), lease=LONG)
-    held = locks.acquire(f"{name}:held")
-    Busy(one)
-    call = locks.begin(name, wait=LONG)
+    call, released = locks.begin(name, wait=LONG), driver.begin("release", of=other.id)
     assert held.renew() == LONG
+    released.result()
     call.result().release()
-    held.release()
-
-
-def test_r73a_busy_session(driver, servers, name):
-    """BUSY while a session is checked: it is not lost."""
-    one = servers()
-    locks = driver.new(one.client())
-    held = locks.acquire(name, session=True, lease=6)
-    Busy(one)
-    assert held.lost(4) is None
-    held.release()
+    assert one.view().is_free(other.name) and session.lost(0) is None
 
 
 def test_r74_maxclients(driver, servers, name):
@@ -100,27 +82,26 @@ def test_r75_half_open(driver, servers, name):
     call.result().release()
 
 
-@pytest.mark.parametrize("option", ["wait", "lease", "patience", "command_timeout", "release_timeout", "retry_timeout", "sync_timeout"])
-def test_r76_for_ever(driver, servers, name, option):
+def test_r76_for_ever(driver, servers, name):
     """Any length of time works, also "for ever" as a number, or is refused at once with its range; other locks are still renewed."""
-    one = servers()
+    one, used = servers(), []
     view = one.view()
-    try:
-        locks = driver.new(one.client(), **{option: FOREVER})
-        held = locks.acquire(name)
-    except Failed as failed:
-        assert failed.type == "Argument" and any(letter.isdigit() for letter in failed.text)
-        return
-    other, renewals = locks.acquire(f"{name}:other", lease=9), view.calls("renew")
-    (call,) = waiting(locks, view, name, 1)
+    for option in ("wait", "lease", "patience", "command_timeout", "release_timeout", "retry_timeout", "sync_timeout"):
+        lock = f"{name}:{option}"
+        try:
+            locks = driver.new(one.client(), **{option: FOREVER})
+            used.append((locks.acquire(lock), *waiting(locks, view, lock, 1), locks.acquire(f"{lock}:other", lease=6)))
+        except Failed as failed:
+            assert failed.type == "Argument" and any(letter.isdigit() for letter in failed.text)
     connected = view.client.info("stats")["total_connections_received"]
-    until("the other one is renewed", lambda: view.calls("renew") > renewals)
-    assert held.lost(0) is None and other.lost(0) is None
-    assert view.client.info("stats")["total_connections_received"] < connected + 10
-    for each in (held, other):
-        each.release()
-    call.result().release()
-    assert view.is_free(name)
+    assert all(other.lost(7 if number == 0 else 0) is None for number, (_, _, other) in enumerate(used))
+    assert view.client.info("stats")["total_connections_received"] < connected + 20
+    for held, call, other in used:
+        assert held.lost(0) is None
+        for each in (held, other):
+            each.release()
+        call.result().release()
+        assert view.is_free(held.name)
 
 
 def test_r77_address_map(driver, servers, name):
