@@ -2,7 +2,7 @@
 
 use fairlock_testing::{Server, follow};
 
-use crate::program::{Ended, Program};
+use crate::program::Program;
 
 const ALL: [&[&str]; 6] = [
     &["exec", "k", "--", "true"],
@@ -13,40 +13,28 @@ const ALL: [&[&str]; 6] = [
     &["break", "k"],
 ];
 
-fn each(port: u16, check: impl Fn(&Ended)) {
-    for args in ALL {
-        check(&Program::ended(port, args));
+#[test]
+fn every_command_says_what_is_wrong_with_the_server() {
+    let (plain, closed) = (Server::without_module(&[]), Server::start());
+    closed.connect().run("CONFIG SET requirepass secret");
+    let no_server = ["cannot reach the server at 127.0.0.1:", "FAIRLOCK_URL"];
+    let no_module = ["does not have the fairlock module", "loadmodule"];
+    let no_password = ["wants a password", "redis://:PASSWORD@127.0.0.1:"];
+    for (port, texts) in [
+        // A port that no other test's server can get.
+        (1, no_server),
+        (plain.port, no_module),
+        (closed.port, no_password),
+    ] {
+        for args in ALL {
+            let ended = Program::ended(port, args);
+            for text in texts {
+                ended.failed(69, text);
+            }
+        }
     }
-}
-
-#[test]
-fn there_is_no_server() {
-    // A port that no other test's server can get.
-    each(1, |ended| {
-        ended.failed(69, "cannot reach the server at 127.0.0.1:");
-        assert!(ended.errors.contains("FAIRLOCK_URL"), "{ended:?}");
-    });
-}
-
-#[test]
-fn the_server_has_no_module() {
-    let server = Server::without_module(&[]);
-    each(server.port, |ended| {
-        ended.failed(69, "does not have the fairlock module");
-        assert!(ended.errors.contains("loadmodule"), "{ended:?}");
-    });
-}
-
-#[test]
-fn the_server_wants_a_password() {
-    let server = Server::start();
-    server.connect().run("CONFIG SET requirepass secret");
-    each(server.port, |ended| {
-        ended.failed(69, "redis://:PASSWORD@127.0.0.1:");
-    });
-    let exec = ["exec", "k", "--", "true"];
-    Program::ended_as(":secret", &server, &exec).said();
-    let ended = Program::ended_as(":wrong", &server, &exec);
+    Program::ended_as(":secret", &closed, ALL[0]).said();
+    let ended = Program::ended_as(":wrong", &closed, ALL[0]);
     ended.failed(69, "wants a password, or another one");
     assert!(!ended.errors.contains("wrong@"), "{ended:?}");
 }
@@ -61,8 +49,7 @@ fn a_user_needs_little() {
         Program::ended_as("ann:secret", &server, &exec).said();
     }
     client.run("ACL SETUSER ann -fairlock.holders");
-    let exec = ["exec", "k", "--", "true"];
-    Program::ended_as("ann:secret", &server, &exec).failed(69, "fairlock.holders");
+    Program::ended_as("ann:secret", &server, ALL[0]).failed(69, "fairlock.holders");
     client.run("ACL SETUSER ben on >secret +info");
     Program::ended_as("ben:secret", &server, &["metrics"]).said();
     client.int("FAIRLOCK.ACQUIRE k ann");
