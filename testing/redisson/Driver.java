@@ -5,12 +5,10 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
 import org.redisson.Redisson;
 import org.redisson.RedissonMultiLock;
-import org.redisson.api.RAtomicLong;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
@@ -138,9 +136,6 @@ public class Driver {
                 return "true";
             case "tryLock":
                 return String.valueOf(tryLock(lock, words));
-            case "lockAsync":
-                lock.lockAsync().get();
-                return "true";
             case "tryLockAsync":
                 return String.valueOf(lock
                         .tryLockAsync(number(words, 4), number(words, 5), TimeUnit.MILLISECONDS)
@@ -161,8 +156,6 @@ public class Driver {
             case "multiLock":
                 return String.valueOf(new RedissonMultiLock(lock, lock(words[4]))
                         .tryLock(number(words, 5), number(words, 6), TimeUnit.MILLISECONDS));
-            case "loop":
-                return loop(lock, words);
             default:
                 throw new IllegalArgumentException(operation);
         }
@@ -227,37 +220,6 @@ public class Driver {
             }
         }
         throw new NoSuchMethodException(name);
-    }
-
-    /**
-     * Takes the lock {@code times} times, waiting at most {@code wait} ms each time (-1: no limit),
-     * holds it for up to {@code hold} ms, and detects other holders by the shared counter
-     * {@code witness}. Answers {@code acquired/given up/seen together with others}.
-     */
-    private String loop(RLock lock, String[] words) throws Exception {
-        long times = number(words, 4);
-        long wait = number(words, 5);
-        long hold = number(words, 6);
-        RAtomicLong witness = redisson.getAtomicLong(words[7]);
-        int acquired = 0;
-        int givenUp = 0;
-        int together = 0;
-        for (int i = 0; i < times; i++) {
-            if (wait < 0) {
-                lock.lock();
-            } else if (!lock.tryLock(wait, -1, TimeUnit.MILLISECONDS)) {
-                givenUp++;
-                continue;
-            }
-            acquired++;
-            if (witness.incrementAndGet() != 1) {
-                together++;
-            }
-            Thread.sleep(ThreadLocalRandom.current().nextLong(hold + 1));
-            witness.decrementAndGet();
-            lock.unlock();
-        }
-        return acquired + "/" + givenUp + "/" + together;
     }
 
     private static long number(String[] words, int index) {
