@@ -1,6 +1,5 @@
 //! A real Redisson client: a JVM that carries out commands line by line (see `Driver.java`).
 
-use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -67,8 +66,6 @@ pub struct Driver {
 pub struct Answer {
     operation: String,
     receiver: Receiver<String>,
-    /// Its answer that has not been taken yet.
-    early: OnceCell<String>,
 }
 
 impl Driver {
@@ -130,7 +127,6 @@ impl Driver {
         Answer {
             operation: format!("{thread}: {operation}"),
             receiver,
-            early: OnceCell::new(),
         }
     }
 
@@ -163,9 +159,6 @@ impl Answer {
     /// The answer: `true`, `false`, `done`, `failed ...`, or `gone` when the client was killed.
     #[track_caller]
     pub fn get(self) -> String {
-        if let Some(answer) = self.early.into_inner() {
-            return answer;
-        }
         match self.receiver.recv_timeout(GIVE_UP) {
             Ok(answer) => answer,
             Err(mpsc::RecvTimeoutError::Disconnected) => "gone".to_owned(),
@@ -173,21 +166,8 @@ impl Answer {
         }
     }
 
-    /// Whether the answer has come.
-    pub fn has_come(&self) -> bool {
-        if self.early.get().is_none()
-            && let Some(answer) = self.poll()
-        {
-            let _ = self.early.set(answer);
-        }
-        self.early.get().is_some()
-    }
-
-    /// The answer, if it has come.
+    /// The answer, if it has come; it is taken.
     pub fn poll(&self) -> Option<String> {
-        if let Some(answer) = self.early.get() {
-            return Some(answer.clone());
-        }
         match self.receiver.try_recv() {
             Ok(answer) => Some(answer),
             Err(TryRecvError::Disconnected) => Some("gone".to_owned()),
