@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::config::LONGEST_DURATION;
 use crate::lock::Refusal;
-use crate::server::INTERNAL_ERROR;
+use crate::server::{INTERNAL_ERROR, Reply};
 
 /// Greatest limit of SHARED.
 pub const MOST_HOLDERS: i64 = 1_000_000;
@@ -129,6 +129,12 @@ pub enum Error {
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
+    }
+}
+
+impl From<Error> for Reply {
+    fn from(error: Error) -> Self {
+        Self::Error(error.text())
     }
 }
 

@@ -19,11 +19,9 @@ use crate::config;
 use crate::error::Error;
 use crate::fault;
 use crate::keyspace::OpenLock;
-use crate::lock::{
-    Ask, Holding, Holds, Joined, Limit, Millis, Now, Outcome, Step, Terms, Ticket, WaitMode,
-};
+use crate::lock::{Ask, Holding, Holds, Limit, Outcome, Step, Terms, Ticket, WaitMode};
 use crate::server::docs::{Docs, KeyUse, Keys};
-use crate::server::{Args, Command, Ctx};
+use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::{self, step};
 
 use super::args::{Call, Wait};
@@ -52,39 +50,28 @@ impl Command for Acquire {
         "SHARED", "LEASE", "WAIT", "NOWAIT", "ENQUEUE", "PATIENCE", "SESSION", "ONCE",
     ];
     const CATEGORIES: &'static CStr = c"write fast blocking";
-    type Error = Error;
 
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;
         let ticket = waiting::next_ticket();
-        let decision = step(ctx, call.lock, |step| {
+        let (outcome, now) = step(ctx, call.lock, |step| {
             step.state.learn_name(arguments.string(1));
-            decide(&call, ctx, step, ticket)
+            Ok((decide(&call, ctx, step, ticket)?, step.now))
         })?;
-        match decision {
-            Decision::Token(token) => ctx.reply_integer(token),
-            Decision::Nil => ctx.reply_nil(),
-            Decision::Joined(joined) => {
-                ctx.reply_array(2);
-                ctx.reply_integer(i64::try_from(joined.position).unwrap_or(i64::MAX));
-                ctx.reply_integer(i64::try_from(joined.retry_after).unwrap_or(i64::MAX));
-            }
-            Decision::Later(timeout, now) => {
+        Ok(match (outcome, call.wait.unwrap_or(Wait::Block(0))) {
+            (Outcome::Acquired(acquired), _) => Reply::Integer(acquired.token),
+            (Outcome::Declined, _) => Reply::Nil,
+            // The reply comes from `waiting`, when the wait ends.
+            (Outcome::Joined(_), Wait::Block(timeout)) => {
                 waiting::block(ctx, call.lock, &call.owner, ticket, (timeout, now))?;
+                Reply::Elsewhere
             }
-        }
-        Ok(())
+            (Outcome::Joined(joined), _) => Reply::Array(vec![
+                Reply::number(joined.position),
+                Reply::number(joined.retry_after),
+            ]),
+        })
     }
-}
-
-/// What is replied, or done in its place.
-enum Decision {
-    Token(i64),
-    Nil,
-    Joined(Joined),
-    /// The owner has joined: the client is to be blocked from now on, for milliseconds or (0) without limit. The reply
-    /// comes from `waiting`, when the wait ends.
-    Later(Millis, Now),
 }
 
 /// Takes the lock, or waits as was asked.
@@ -93,8 +80,7 @@ fn decide(
     ctx: &Ctx,
     step: &mut Step<'_, OpenLock<'_>>,
     ticket: Ticket,
-) -> Result<Decision, Error> {
-    let wait = call.wait.unwrap_or(Wait::Block(0));
+) -> Result<Outcome, Error> {
     let ask = Ask {
         owner: &call.owner,
         terms: Terms {
@@ -105,10 +91,10 @@ fn decide(
         keeps_longer_lease: call.lease.is_none(),
         patience: call.patience.unwrap_or_else(|| config::PATIENCE.get()),
         once: call.once,
-        wait: match wait {
-            Wait::Enqueue => Some(WaitMode::Polling),
-            Wait::Block(_) if !ctx.flags().deny_blocking() => Some(WaitMode::Blocked(ticket)),
-            Wait::Never | Wait::Block(_) => None,
+        wait: match call.wait {
+            Some(Wait::Enqueue) => Some(WaitMode::Polling),
+            Some(Wait::Never) => None,
+            _ => (!ctx.flags().deny_blocking()).then_some(WaitMode::Blocked(ticket)),
         },
     };
     step.state.require_holders()?;
@@ -123,10 +109,5 @@ fn decide(
     fault::point("before-joining", ask.owner);
     let outcome = step.ask(&ask)?;
     fault::point("after-joining", ask.owner);
-    Ok(match (outcome, wait) {
-        (Outcome::Acquired(acquired), _) => Decision::Token(acquired.token),
-        (Outcome::Declined, _) => Decision::Nil,
-        (Outcome::Joined(_), Wait::Block(timeout)) => Decision::Later(timeout, step.now),
-        (Outcome::Joined(joined), _) => Decision::Joined(joined),
-    })
+    Ok(outcome)
 }

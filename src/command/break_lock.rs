@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use crate::error::Error;
 use crate::lock::TakeAway;
 use crate::server::docs::{Docs, KeyUse, Keys};
-use crate::server::{Args, Command, Ctx};
+use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::step;
 
 use super::args::Call;
@@ -33,12 +33,11 @@ impl Command for Break {
     };
     const OPTIONS: &'static [&'static str] = &["OWNER", "FORCE"];
     const CATEGORIES: &'static CStr = c"write slow admin dangerous";
-    type Error = Error;
 
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;
         if !ctx.may_administrate(Self::NAME) {
-            return Err(Error::NoPermission(Self::NAME));
+            return Err(Error::NoPermission(Self::NAME).into());
         }
         let broken = step(ctx, call.lock, |step| {
             step.state.require_holders()?;
@@ -47,7 +46,6 @@ impl Command for Break {
                 force: call.force,
             })?)
         })?;
-        ctx.reply_integer(i64::from(broken));
-        Ok(())
+        Ok(Reply::Integer(broken.into()))
     }
 }

@@ -5,9 +5,8 @@
 
 use std::ffi::CStr;
 
-use crate::error::Error;
 use crate::server::docs::{Docs, KeyUse, Keys};
-use crate::server::{Args, Command, Ctx};
+use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::step;
 
 use super::args::Call;
@@ -28,15 +27,13 @@ impl Command for Cancel {
         reply: &["Replies 1, or 0 if not in it."],
     };
     const CATEGORIES: &'static CStr = c"write fast";
-    type Error = Error;
 
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;
         let cancelled = step(ctx, call.lock, |step| {
             step.state.require_queue()?;
             Ok(step.cancel(&call.owner))
         })?;
-        ctx.reply_integer(i64::from(cancelled));
-        Ok(())
+        Ok(Reply::Integer(cancelled.into()))
     }
 }

@@ -8,11 +8,10 @@ use std::ffi::CStr;
 
 use crate::config;
 use crate::error::Error;
-use crate::lock::Refusal;
 use crate::redisson::table::Script;
-use crate::redisson::{Reply, filter, recognise, run, share_a_slot, stats};
+use crate::redisson::{filter, recognise, run, share_a_slot, stats};
 use crate::server::docs::{Docs, Keys};
-use crate::server::{Args, Command, Ctx, Str, in_cluster};
+use crate::server::{Args, Command, Ctx, Reply, Str, in_cluster};
 use crate::waiting;
 
 /// Runs a script, by its text or by its SHA-1.
@@ -40,9 +39,8 @@ impl<const BY_DIGEST: bool> Command for Eval<BY_DIGEST> {
         reply: &[],
     };
     const CATEGORIES: &'static CStr = c"scripting slow";
-    type Error = Error;
 
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         if BY_DIGEST {
             eval(ctx, arguments, recognise::by_digest, c"EVALSHA")
         } else {
@@ -60,39 +58,23 @@ fn eval(
     arguments: &Args<'_>,
     recognise: fn(&[u8]) -> Option<&'static Script>,
     command: &CStr,
-) -> Result<(), Error> {
+) -> Result<Reply, Reply> {
     let script = arguments.get(0).and_then(recognise);
     let script = script.ok_or(Error::UnknownScript)?;
     waiting::require_rest()?;
     if in_cluster() && !share_a_slot(ctx, *arguments) {
-        return Err(Error::KeysApart);
+        return Err(Error::KeysApart.into());
     }
     // A call that was queued for a transaction may run after interception was switched off.
     let may_run = config::intercept_eval();
     let done = may_run.then(|| run(ctx, script, *arguments)).flatten();
     if let Some(done) = done {
         stats::intercepted(script.role);
-        reply(ctx, &done);
-        return Ok(());
+        return Ok(done);
     }
     stats::left_to_lua(script.role);
     let words: Vec<Str> = (0..arguments.len())
         .filter_map(|index| arguments.string(index))
         .collect();
-    ctx.run_for_caller(command, &words);
-    Ok(())
-}
-
-fn reply(ctx: &Ctx, reply: &Reply) {
-    match reply {
-        Reply::Nil => ctx.reply_nil(),
-        Reply::Number(number) => ctx.reply_integer(*number),
-        Reply::OutOfMemory => ctx.reply_error(&Error::from(Refusal::MemoryFull).to_string()),
-        Reply::Numbers(numbers) => {
-            ctx.reply_array(numbers.len());
-            for number in numbers {
-                ctx.reply_integer(*number);
-            }
-        }
-    }
+    Ok(ctx.run_for_caller(command, &words))
 }

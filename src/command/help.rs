@@ -4,10 +4,9 @@
 
 use std::ffi::CStr;
 
-use crate::error::Error;
 use crate::server::command::Listed;
 use crate::server::docs::Docs;
-use crate::server::{Args, Command, Ctx};
+use crate::server::{Args, Command, Ctx, Reply};
 
 use super::COMMANDS;
 use super::args::Call;
@@ -28,16 +27,12 @@ impl Command for Help {
         reply: &[],
     };
     const CATEGORIES: &'static CStr = c"fast connection";
-    type Error = Error;
 
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         Call::read::<Self>(ctx, *arguments)?;
-        let lines: Vec<String> = COMMANDS.iter().flat_map(lines).collect();
-        ctx.reply_array(lines.len());
-        for line in lines {
-            ctx.reply_bytes(line.as_bytes());
-        }
-        Ok(())
+        let lines = COMMANDS.iter().flat_map(lines);
+        let lines = lines.map(|line| Reply::Bytes(line.into_bytes()));
+        Ok(Reply::Array(lines.collect()))
     }
 }
 

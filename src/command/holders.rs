@@ -13,14 +13,13 @@
 
 use std::ffi::CStr;
 
-use crate::error::Error;
 use crate::keyspace::{Names, view};
 use crate::server::docs::{Docs, KeyUse, Keys};
-use crate::server::{Args, Command, Ctx};
+use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::{self, LockId};
 
 use super::args::Call;
-use super::info::{integer_or_nil, milliseconds};
+use super::info::milliseconds;
 
 /// The command.
 #[derive(Debug)]
@@ -40,23 +39,23 @@ impl Command for Holders {
         ],
     };
     const CATEGORIES: &'static CStr = c"read slow";
-    type Error = Error;
 
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;
         let id = LockId::new(ctx.db(), call.lock);
         let names = Names::of(call.lock);
         let (holders, _) = view::holders(ctx, &names, usize::MAX, waiting::now())?;
-        ctx.reply_array(holders.len());
-        for holder in holders {
-            ctx.reply_array(6);
-            ctx.reply_bytes(&holder.owner);
-            ctx.reply_integer(holder.holds);
-            ctx.reply_integer(milliseconds(holder.lease));
-            integer_or_nil(ctx, holder.token);
-            ctx.reply_bool(waiting::is_session(&id, &holder.owner));
-            ctx.reply_integer(holder.terms.limit.shown().into());
-        }
-        Ok(())
+        let holders = holders.into_iter().map(|holder| {
+            let is_session = waiting::is_session(&id, &holder.owner);
+            Reply::Array(vec![
+                Reply::Bytes(holder.owner),
+                Reply::Integer(holder.holds),
+                milliseconds(holder.lease),
+                Reply::or_nil(holder.token, Reply::Integer),
+                Reply::Bool(is_session),
+                Reply::number(holder.terms.limit.shown()),
+            ])
+        });
+        Ok(Reply::Array(holders.collect()))
     }
 }

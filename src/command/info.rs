@@ -19,18 +19,14 @@
 
 use std::ffi::CStr;
 
-use crate::error::Error;
 use crate::keyspace::view::{LockView, MOST_READ};
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Millis};
 use crate::server::docs::{Docs, KeyUse, Keys};
-use crate::server::{Args, Command, Ctx};
+use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::{self, LockId};
 
 use super::args::Call;
-
-/// The number of these fields.
-pub const FIELDS: usize = 9;
 
 /// The command.
 #[derive(Debug)]
@@ -48,39 +44,39 @@ impl Command for Info {
         reply: &["owner, holds, lease, token, session, waiting, next, holders, limit."],
     };
     const CATEGORIES: &'static CStr = c"read fast";
-    type Error = Error;
 
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;
         let id = LockId::new(ctx.db(), call.lock);
         let view = view::lock(ctx, &Names::of(call.lock), MOST_READ, waiting::now())?;
-        ctx.reply_map(FIELDS);
-        fields(ctx, &id, &view);
-        Ok(())
+        Ok(Reply::Map(fields(&id, view)))
     }
 }
 
-/// Replies the fields of a lock, each after its name.
-pub fn fields(ctx: &Ctx, id: &LockId, view: &LockView) {
-    let holder = view.holder.as_ref();
-    ctx.reply_bytes(b"owner");
-    bytes_or_nil(ctx, holder.map(|holder| holder.owner.as_slice()));
-    ctx.reply_bytes(b"holds");
-    ctx.reply_integer(holder.map_or(0, |holder| holder.holds));
-    ctx.reply_bytes(b"lease");
-    ctx.reply_integer(holder.map_or(0, |holder| milliseconds(holder.lease)));
-    ctx.reply_bytes(b"token");
-    integer_or_nil(ctx, holder.and_then(|holder| holder.token));
-    ctx.reply_bytes(b"session");
-    ctx.reply_bool(holder.is_some_and(|holder| waiting::is_session(id, &holder.owner)));
-    ctx.reply_bytes(b"waiting");
-    ctx.reply_integer(i64::try_from(view.waiting).unwrap_or(i64::MAX));
-    ctx.reply_bytes(b"next");
-    bytes_or_nil(ctx, view.next.as_deref());
-    ctx.reply_bytes(b"holders");
-    ctx.reply_integer(i64::try_from(view.holders).unwrap_or(i64::MAX));
-    ctx.reply_bytes(b"limit");
-    ctx.reply_integer(limit(id, view).map_or(0, Limit::shown).into());
+/// The fields of a lock, each after its name.
+pub fn fields(id: &LockId, view: LockView) -> Vec<(&'static str, Reply)> {
+    let limit = limit(id, &view).map_or(0, Limit::shown);
+    let holder = view.holder;
+    let is_session = holder.as_ref();
+    let is_session = is_session.is_some_and(|holder| waiting::is_session(id, &holder.owner));
+    let (holds, lease, token) = match &holder {
+        Some(of) => (of.holds, milliseconds(of.lease), of.token),
+        None => (0, Reply::Integer(0), None),
+    };
+    vec![
+        (
+            "owner",
+            Reply::or_nil(holder, |holder| Reply::Bytes(holder.owner)),
+        ),
+        ("holds", Reply::Integer(holds)),
+        ("lease", lease),
+        ("token", Reply::or_nil(token, Reply::Integer)),
+        ("session", Reply::Bool(is_session)),
+        ("waiting", Reply::number(view.waiting)),
+        ("next", Reply::or_nil(view.next, Reply::Bytes)),
+        ("holders", Reply::number(view.holders)),
+        ("limit", Reply::number(limit)),
+    ]
 }
 
 /// How many holders all holders tolerate: by this server's record, where not all of them were read.
@@ -90,21 +86,7 @@ fn limit(id: &LockId, view: &LockView) -> Option<Limit> {
     known.flatten().or(view.limit)
 }
 
-/// A holder's lease: -1 for none.
-pub(super) fn milliseconds(lease: Option<Millis>) -> i64 {
-    lease.map_or(-1, |lease| i64::try_from(lease).unwrap_or(i64::MAX))
-}
-
-pub(super) fn integer_or_nil(ctx: &Ctx, number: Option<i64>) {
-    match number {
-        Some(number) => ctx.reply_integer(number),
-        None => ctx.reply_nil(),
-    }
-}
-
-fn bytes_or_nil(ctx: &Ctx, bytes: Option<&[u8]>) {
-    match bytes {
-        Some(bytes) => ctx.reply_bytes(bytes),
-        None => ctx.reply_nil(),
-    }
+/// The time that is left of a lease, or until a deadline: -1 for none.
+pub(super) fn milliseconds(left: Option<Millis>) -> Reply {
+    left.map_or(Reply::Integer(-1), Reply::number)
 }

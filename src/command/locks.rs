@@ -21,11 +21,10 @@
 
 use std::ffi::CStr;
 
-use crate::error::Error;
 use crate::keyspace::view::LockView;
 use crate::lock::Now;
 use crate::server::docs::Docs;
-use crate::server::{Args, Command, Ctx};
+use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::{self, LockId};
 
 use super::args::Call;
@@ -54,38 +53,31 @@ impl Command for Locks {
     };
     const OPTIONS: &'static [&'static str] = &["ALL", "COUNT", "AFTER"];
     const CATEGORIES: &'static CStr = c"read slow";
-    type Error = Error;
 
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;
         let now = waiting::now();
         let most = call.count.unwrap_or(DEFAULT_COUNT);
         let listing = list(ctx, call.all, most, call.after.unwrap_or(0), now)?;
         let more = listing.more.filter(|_| most > 0);
-        ctx.reply_array(listing.locks.len() + usize::from(more.is_some()));
-        for (id, view) in listing.locks {
-            ctx.reply_map(info::FIELDS + 2);
-            ctx.reply_bytes(b"name");
-            ctx.reply_bytes(&id.name);
-            info::fields(ctx, &id, &view);
-            ctx.reply_bytes(b"held");
-            ctx.reply_integer(held(&id, &view, now));
-        }
-        if let Some(cursor) = more {
-            ctx.reply_map(1);
-            ctx.reply_bytes(b"more");
-            ctx.reply_bytes(cursor.to_string().as_bytes());
-        }
-        Ok(())
+        let locks = listing.locks.into_iter().map(|(id, view)| {
+            let held = held(&id, &view, now);
+            let mut fields = vec![("name", Reply::Bytes(id.name.to_vec()))];
+            fields.extend(info::fields(&id, view));
+            fields.push(("held", held));
+            Reply::Map(fields)
+        });
+        let more = more.map(|cursor| {
+            let cursor = Reply::Bytes(cursor.to_string().into_bytes());
+            Reply::Map(vec![("more", cursor)])
+        });
+        Ok(Reply::Array(locks.chain(more).collect()))
     }
 }
 
-fn held(id: &LockId, view: &LockView, now: Now) -> i64 {
-    let Some(holder) = &view.holder else {
-        return 0;
-    };
-    let held = waiting::held_for(id, &holder.owner, now);
-    held.map_or(-1, |micros| {
-        i64::try_from(micros / 1000).unwrap_or(i64::MAX)
+fn held(id: &LockId, view: &LockView, now: Now) -> Reply {
+    view.holder.as_ref().map_or(Reply::Integer(0), |holder| {
+        let held = waiting::held_for(id, &holder.owner, now);
+        info::milliseconds(held.map(|micros| micros / 1000))
     })
 }

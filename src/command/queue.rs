@@ -7,14 +7,14 @@
 
 use std::ffi::CStr;
 
-use crate::error::Error;
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Presence};
 use crate::server::docs::{Docs, KeyUse, Keys};
-use crate::server::{Args, Command, Ctx};
+use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::{self, LockId};
 
 use super::args::Call;
+use super::info::milliseconds;
 
 /// The command.
 #[derive(Debug)]
@@ -35,15 +35,13 @@ impl Command for Queue {
     };
     const OPTIONS: &'static [&'static str] = &["LIMIT"];
     const CATEGORIES: &'static CStr = c"read slow";
-    type Error = Error;
 
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;
         let (offset, count) = call.limit.unwrap_or((0, usize::MAX));
         let (id, now) = (LockId::new(ctx.db(), call.lock), waiting::now());
         let waiters = view::waiters(ctx, &Names::of(call.lock), offset, count, now)?;
-        ctx.reply_array(waiters.len());
-        for (owner, left) in waiters {
+        let waiters = waiters.into_iter().map(|(owner, left)| {
             let waiter = waiting::waiter(&id, owner.as_slice());
             let (state, left) = match waiter.map(|waiter| (waiter.presence, waiter.deadline)) {
                 Some((Presence::Blocked(_), _)) => ("blocked", None),
@@ -53,14 +51,14 @@ impl Command for Queue {
                 // Only its score is known.
                 _ => ("polling", Some(left)),
             };
-            let left = left.map_or(-1, |left| i64::try_from(left).unwrap_or(i64::MAX));
             let limit = waiter.map_or(Limit::EXCLUSIVE, |waiter| waiter.terms.limit);
-            ctx.reply_array(4);
-            ctx.reply_bytes(owner.as_slice());
-            ctx.reply_bytes(state.as_bytes());
-            ctx.reply_integer(left);
-            ctx.reply_integer(limit.shown().into());
-        }
-        Ok(())
+            Reply::Array(vec![
+                Reply::Bytes(owner.as_slice().to_vec()),
+                Reply::Bytes(state.into()),
+                milliseconds(left),
+                Reply::number(limit.shown()),
+            ])
+        });
+        Ok(Reply::Array(waiters.collect()))
     }
 }

@@ -6,10 +6,9 @@
 
 use std::ffi::CStr;
 
-use crate::error::Error;
 use crate::lock::GiveUp;
 use crate::server::docs::{Docs, KeyUse, Keys};
-use crate::server::{Args, Command, Ctx};
+use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::step;
 
 use super::args::Call;
@@ -31,9 +30,8 @@ impl Command for Release {
     };
     const OPTIONS: &'static [&'static str] = &["TOKEN", "ALL"];
     const CATEGORIES: &'static CStr = c"write fast";
-    type Error = Error;
 
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;
         let release = GiveUp {
             owner: &call.owner,
@@ -46,7 +44,6 @@ impl Command for Release {
             step.state.require_holders()?;
             Ok(step.release(&release)?)
         })?;
-        ctx.reply_integer(left);
-        Ok(())
+        Ok(Reply::Integer(left))
     }
 }

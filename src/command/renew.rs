@@ -7,9 +7,8 @@
 use std::ffi::CStr;
 
 use crate::config;
-use crate::error::Error;
 use crate::server::docs::{Docs, KeyUse, Keys};
-use crate::server::{Args, Command, Ctx};
+use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::step;
 
 use super::args::Call;
@@ -31,16 +30,14 @@ impl Command for Renew {
     };
     const OPTIONS: &'static [&'static str] = &["LEASE"];
     const CATEGORIES: &'static CStr = c"write fast";
-    type Error = Error;
 
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;
         let lease = call.lease.unwrap_or_else(|| config::LEASE.get());
         let lease = step(ctx, call.lock, |step| {
             step.state.require_holders()?;
             Ok(step.renew(&call.owner, lease)?)
         })?;
-        ctx.reply_integer(i64::try_from(lease).unwrap_or(i64::MAX));
-        Ok(())
+        Ok(Reply::number(lease))
     }
 }

@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use crate::config::LONGEST_DURATION;
+use crate::error::Error;
 use crate::keyspace::number::number as whole;
 use crate::keyspace::{Names, names};
 use crate::lock::{Millis, Refusal, Wall};
-use crate::server::{Args, Ctx, Str};
+use crate::server::{Args, Ctx, Reply, Str};
 
 /// The keys and arguments that a script is called with, borrowed from the server.
 #[derive(Debug)]
@@ -22,23 +23,7 @@ pub struct ScriptCall<'c> {
 /// What comes before KEYS: the script and their number.
 const BEFORE_KEYS: usize = 2;
 
-/// What a script replies.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// Nil.
-    Nil,
-    /// An integer.
-    Number(i64),
-    /// An array of integers.
-    Numbers(Vec<i64>),
-    /// The server's own error where memory is full.
-    OutOfMemory,
-}
-
-/// The native form does not cover this case: the script itself must run. Nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeftToLua;
-
+/// What the native form does not cover is `None` here: the script itself must run, and nothing has changed.
 impl<'c> ScriptCall<'c> {
     /// The script, the number of keys, KEYS and ARGV. `None` if the number is not one that a script can have.
     pub fn read(ctx: &'c Ctx, words: Args<'c>) -> Option<Self> {
@@ -53,57 +38,49 @@ impl<'c> ScriptCall<'c> {
     }
 
     /// KEYS, counted from 0.
-    pub fn key(&self, index: usize) -> Result<&'c [u8], LeftToLua> {
-        self.keys.get(index).ok_or(LeftToLua)
+    pub fn key(&self, index: usize) -> Option<&'c [u8]> {
+        self.keys.get(index)
     }
 
     /// A key as a string of the server.
-    pub fn key_name(&self, index: usize) -> Result<Str, LeftToLua> {
-        self.keys.string(index).ok_or(LeftToLua)
+    pub fn key_name(&self, index: usize) -> Option<Str> {
+        self.keys.string(index)
     }
 
     /// ARGV, counted from 0.
-    pub fn argument(&self, index: usize) -> Result<&'c [u8], LeftToLua> {
-        self.arguments.get(index).ok_or(LeftToLua)
+    pub fn argument(&self, index: usize) -> Option<&'c [u8]> {
+        self.arguments.get(index)
     }
 
     /// An argument that is a whole number of milliseconds, not below 0.
-    pub fn millis(&self, index: usize) -> Result<Millis, LeftToLua> {
-        let number = whole(self.argument(index)?).ok_or(LeftToLua)?;
-        Millis::try_from(number).map_err(|_| LeftToLua)
+    pub fn millis(&self, index: usize) -> Option<Millis> {
+        let number = whole(self.argument(index)?)?;
+        Millis::try_from(number).ok()
     }
 
     /// An argument that is an instant, in milliseconds since the Unix epoch.
-    pub fn instant(&self, index: usize) -> Result<Wall, LeftToLua> {
+    pub fn instant(&self, index: usize) -> Option<Wall> {
         self.millis(index).map(Wall::of)
     }
 
     /// An argument that is a time to live. One that is too long is left to the script, for its own error.
-    pub fn duration(&self, index: usize) -> Result<Millis, LeftToLua> {
+    pub fn duration(&self, index: usize) -> Option<Millis> {
         let longest = LONGEST_DURATION.cast_unsigned();
         let duration = self.millis(index)?;
-        (1..longest)
-            .contains(&duration)
-            .then_some(duration)
-            .ok_or(LeftToLua)
+        (1..longest).contains(&duration).then_some(duration)
     }
 
     /// The lock to which these three keys belong. Keys that do not belong together, as those of a client that
     /// maps names before Redisson 3.52.0, are left to the script.
-    pub fn lock(&self, lock: usize, queue: usize, scores: usize) -> Result<Rc<Names>, LeftToLua> {
+    pub fn lock(&self, lock: usize, queue: usize, scores: usize) -> Option<Rc<Names>> {
         self.fits(Names::of(self.key(lock)?), queue, scores)
     }
 
     /// As [`Self::lock`], of a lock whose key is not among KEYS.
-    pub fn fits(
-        &self,
-        names: Rc<Names>,
-        queue: usize,
-        scores: usize,
-    ) -> Result<Rc<Names>, LeftToLua> {
+    pub fn fits(&self, names: Rc<Names>, queue: usize, scores: usize) -> Option<Rc<Names>> {
         let fits = self.key(queue)? == names.queue.as_slice()
             && self.key(scores)? == names.deadlines.as_slice();
-        fits.then_some(names).ok_or(LeftToLua)
+        fits.then_some(names)
     }
 }
 
@@ -118,9 +95,6 @@ pub fn share_a_slot(ctx: &Ctx, words: Args<'_>) -> bool {
 }
 
 /// What a refusal becomes. Other errors than that of full memory are left to the script.
-pub fn refused(refusal: Refusal) -> Result<Reply, LeftToLua> {
-    match refusal {
-        Refusal::MemoryFull => Ok(Reply::OutOfMemory),
-        _ => Err(LeftToLua),
-    }
+pub fn refused(refusal: Refusal) -> Option<Reply> {
+    (refusal == Refusal::MemoryFull).then(|| Error::from(refusal).into())
 }

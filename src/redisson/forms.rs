@@ -8,10 +8,10 @@ use crate::keyspace::number::number as whole;
 use crate::keyspace::{Names, names, write};
 use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock, Unlocked};
 use crate::lock::{Holds, Millis, Refusal, State, Step, Wall};
-use crate::server::{Access, Key, Kind};
+use crate::server::{Access, Key, Kind, Reply};
 use crate::waiting::{self, WakeUp};
 
-use super::call::{LeftToLua, Reply, ScriptCall, refused};
+use super::call::{ScriptCall, refused};
 
 /// What a script does.
 #[derive(Clone, Copy, Debug)]
@@ -50,57 +50,45 @@ pub struct TryLockForm {
     pub sleep: Option<Sleep>,
 }
 
-/// A call of such a script.
-#[derive(Debug)]
-pub struct Try<'c> {
-    request: TryLock<'c>,
-    refuses_holder: bool,
-}
-
 impl TryLockForm {
     /// Reads a call.
-    pub fn read<'c>(self, call: &ScriptCall<'c>) -> Result<Try<'c>, LeftToLua> {
+    pub fn read<'c>(self, call: &ScriptCall<'c>) -> Option<TryLock<'c>> {
         // Behind the wait, if it waits.
         let client = call.instant(if self.sleep.is_some() { 3 } else { 2 })?;
         if self.sleep.is_none() && call.arguments.len() > 3 {
             // The time that the script subtracts from scores: not used here, but it must be a number.
             call.millis(3)?;
         }
-        let wait = self.sleep.map(|sleep| {
-            let patience = match sleep {
-                // The oldest form passes the instant at which the patience ends, by the client's clock.
-                Sleep::BehindHead => call
-                    .millis(2)?
-                    .checked_sub(client.millis())
-                    .ok_or(LeftToLua)?,
-                _ => call.millis(2)?,
-            };
-            Ok(ScriptWait { patience, sleep })
-        });
-        let request = TryLock {
+        let wait = match self.sleep {
+            None => None,
+            // The oldest form passes the instant at which the patience ends, by the client's clock.
+            Some(sleep @ Sleep::BehindHead) => Some(ScriptWait {
+                patience: call.millis(2)?.checked_sub(client.millis())?,
+                sleep,
+            }),
+            Some(sleep) => Some(ScriptWait {
+                patience: call.millis(2)?,
+                sleep,
+            }),
+        };
+        Some(TryLock {
             owner: call.argument(1)?,
             lease: call.duration(0)?,
             client,
-            wait: wait.transpose()?,
+            wait,
             memory_is_full: call.ctx.flags().out_of_memory(),
-        };
-        Ok(Try {
-            request,
-            refuses_holder: self.refuses_holder,
         })
     }
-}
 
-impl Try<'_> {
     /// Takes the step.
-    pub fn decide<S: State>(&self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
-        if self.refuses_holder && step.state.holds(self.request.owner) != Holds::None {
-            return Err(LeftToLua);
+    pub fn decide<S: State>(self, request: &TryLock<'_>, step: &mut Step<'_, S>) -> Option<Reply> {
+        if self.refuses_holder && step.state.holds(request.owner) != Holds::None {
+            return None;
         }
-        match step.try_lock(&self.request) {
-            Ok(Tried::Acquired) => Ok(Reply::Nil),
-            Ok(Tried::Refused) => Ok(Reply::Number(1)),
-            Ok(Tried::Waits(sleep)) => Ok(Reply::Number(sleep)),
+        match step.try_lock(request) {
+            Ok(Tried::Acquired) => Some(Reply::Nil),
+            Ok(Tried::Refused) => Some(Reply::Integer(1)),
+            Ok(Tried::Waits(sleep)) => Some(Reply::Integer(sleep)),
             Err(refusal) => refused(refusal),
         }
     }
@@ -123,22 +111,24 @@ pub struct Unlocking<'c> {
 impl<'c> Unlocking<'c> {
     /// Reads a call on this lock. Another channel than the lock's own, or another latch, is left to the script: nobody
     /// has checked whether the user may publish there, or write strings.
-    pub fn read(call: &ScriptCall<'c>, names: &Names, forced: bool) -> Result<Self, LeftToLua> {
+    pub fn read(call: &ScriptCall<'c>, names: &Names, forced: bool) -> Option<Self> {
         if call.key(3)? != names.channels() {
-            return Err(LeftToLua);
+            return None;
         }
         let (holder, client) = if forced {
             (None, 1)
         } else {
             (Some((call.argument(2)?, call.duration(1)?)), 3)
         };
-        let has_latch = call.keys.len() > OpenLatch::KEY;
-        Ok(Self {
+        let latch = if call.keys.len() > OpenLatch::KEY {
+            Some(OpenLatch::open(call, names)?)
+        } else {
+            None
+        };
+        Some(Self {
             holder,
             client: call.instant(client)?,
-            latch: has_latch
-                .then(|| OpenLatch::open(call, names))
-                .transpose()?,
+            latch,
             wake_up: (
                 publish_command(call.arguments.get(client + 1))?,
                 call.argument(0)?,
@@ -148,12 +138,12 @@ impl<'c> Unlocking<'c> {
 }
 
 /// The command of this name; PUBLISH where the script says none.
-fn publish_command(name: Option<&[u8]>) -> Result<&'static CStr, LeftToLua> {
+fn publish_command(name: Option<&[u8]>) -> Option<&'static CStr> {
     match name {
-        None => Ok(c"PUBLISH"),
-        Some(name) if name.eq_ignore_ascii_case(b"PUBLISH") => Ok(c"PUBLISH"),
-        Some(name) if name.eq_ignore_ascii_case(b"SPUBLISH") => Ok(c"SPUBLISH"),
-        Some(_) => Err(LeftToLua),
+        None => Some(c"PUBLISH"),
+        Some(name) if name.eq_ignore_ascii_case(b"PUBLISH") => Some(c"PUBLISH"),
+        Some(name) if name.eq_ignore_ascii_case(b"SPUBLISH") => Some(c"SPUBLISH"),
+        Some(_) => None,
     }
 }
 
@@ -164,11 +154,11 @@ impl Unlocking<'_> {
     }
 
     /// Takes the step, and keeps the reply. With this the latch is closed.
-    pub fn decide<S: State>(self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
+    pub fn decide<S: State>(self, step: &mut Step<'_, S>) -> Option<Reply> {
         let freed = match self.holder {
             None => step.force_unlock(self.client),
             Some((owner, lease)) => match step.unlock(owner, lease, self.client) {
-                Ok(Unlocked::NotHeld) => return Ok(Reply::Nil),
+                Ok(Unlocked::NotHeld) => return Some(Reply::Nil),
                 Ok(Unlocked::HeldStill) => Ok(false),
                 Ok(Unlocked::Freed) => Ok(true),
                 Err(refusal) => Err(refusal),
@@ -181,7 +171,7 @@ impl Unlocking<'_> {
         if let Some(mut latch) = self.latch {
             write::set_number(&mut latch.key, reply, step.now.after(latch.time));
         }
-        Ok(Reply::Number(reply))
+        Some(Reply::Integer(reply))
     }
 }
 
@@ -198,22 +188,19 @@ impl<'c> OpenLatch<'c> {
     /// Which argument says for how long it is kept.
     const TIME: usize = 5;
 
-    fn open(call: &ScriptCall<'c>, names: &Names) -> Result<Self, LeftToLua> {
+    fn open(call: &ScriptCall<'c>, names: &Names) -> Option<Self> {
         let name = call.key(Self::KEY)?;
         if !names.is_latch(name) {
-            return Err(LeftToLua);
+            return None;
         }
         let name = Cow::Owned(call.key_name(Self::KEY)?);
         let key = call.ctx.open_named(name, Access::Write);
         let reply = match key.kind() {
             Kind::Empty => None,
-            Kind::String => {
-                let reply = key.read(whole).flatten();
-                Some(reply.ok_or(LeftToLua)?)
-            }
-            _ => return Err(LeftToLua),
+            Kind::String => Some(key.read(whole).flatten()?),
+            _ => return None,
         };
-        Ok(Self {
+        Some(Self {
             key,
             time: call.duration(Self::TIME)?,
             reply,
@@ -222,7 +209,7 @@ impl<'c> OpenLatch<'c> {
 }
 
 /// The owner that leaves a queue. Keys: queue, scores. Arguments: owner, and since 3.5.5 the wait to subtract.
-pub fn leaver<'c>(call: &ScriptCall<'c>) -> Result<&'c [u8], LeftToLua> {
+pub fn leaver<'c>(call: &ScriptCall<'c>) -> Option<&'c [u8]> {
     if call.arguments.len() > 1 {
         call.millis(1)?;
     }
@@ -231,28 +218,26 @@ pub fn leaver<'c>(call: &ScriptCall<'c>) -> Result<&'c [u8], LeftToLua> {
 
 /// The lock whose queue the owner leaves. It is not among the script's keys, so the server has not checked whether the
 /// user may change it.
-pub fn lock_of_leaver<'c>(call: &ScriptCall<'c>) -> Result<&'c [u8], LeftToLua> {
-    let locks = names::locks_of(call.key(0)?).ok_or(LeftToLua)?;
+pub fn lock_of_leaver<'c>(call: &ScriptCall<'c>) -> Option<&'c [u8]> {
+    let locks = names::locks_of(call.key(0)?)?;
     let mut locks = locks.into_iter().flatten();
-    locks
-        .find(|lock| waiting::has_queue(call.ctx, lock))
-        .ok_or(LeftToLua)
+    locks.find(|lock| waiting::has_queue(call.ctx, lock))
 }
 
 /// Renews leases, each in a step of its own. Keys: locks. Arguments: lease, and an owner for each lock. Returns 1 for
 /// each that was renewed, and 0 for the others. A hash that is no lock is left to the script, which renews once more
 /// what was renewed before it.
-pub fn renew(call: &ScriptCall<'_>) -> Result<Vec<i64>, LeftToLua> {
+pub fn renew(call: &ScriptCall<'_>) -> Option<Vec<i64>> {
     let lease = call.duration(0)?;
     for index in 0..call.keys.len() {
         let names = Names::of(call.key(index)?);
-        waiting::require_own_queue(call.ctx, names.name()).map_err(|_| LeftToLua)?;
+        waiting::require_own_queue(call.ctx, names.name()).ok()?;
         let fits = |name, kind| call.ctx.open(name, Access::Read).fits(kind);
         let are_readable = fits(&names.lock, Kind::Hash)
             && fits(&names.queue, Kind::List)
             && fits(&names.deadlines, Kind::SortedSet);
         if !are_readable {
-            return Err(LeftToLua);
+            return None;
         }
     }
     let renew = |index| {
@@ -263,9 +248,9 @@ pub fn renew(call: &ScriptCall<'_>) -> Result<Vec<i64>, LeftToLua> {
             Ok(step.renew(owner, lease)?)
         });
         match renewed {
-            Ok(_) => Ok(1),
-            Err(Error::Refused(Refusal::NotHeld)) => Ok(0),
-            Err(_) => Err(LeftToLua),
+            Ok(_) => Some(1),
+            Err(Error::Refused(Refusal::NotHeld)) => Some(0),
+            Err(_) => None,
         }
     };
     (0..call.keys.len()).map(renew).collect()

@@ -42,5 +42,5 @@ mod run;
 pub mod stats;
 pub mod table;
 
-pub use call::{Reply, share_a_slot};
+pub use call::share_a_slot;
 pub use run::run;

@@ -2,10 +2,10 @@
 
 use crate::keyspace::{Names, OpenLock};
 use crate::lock::Step;
-use crate::server::{Args, Ctx};
+use crate::server::{Args, Ctx, Reply};
 use crate::waiting::{self, WakeUp};
 
-use super::call::{LeftToLua, Reply, ScriptCall};
+use super::call::ScriptCall;
 use super::forms::{self, Form, Unlocking};
 use super::table::Script;
 
@@ -22,15 +22,17 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
     }
     match script.form {
         Form::TryLock(form) => {
-            let names = call.lock(0, 1, 2).ok()?;
-            let asked = form.read(&call).ok()?;
-            take(&call, script, &names, None, |step| asked.decide(step))
+            let names = call.lock(0, 1, 2)?;
+            let request = form.read(&call)?;
+            take(&call, script, &names, None, |step| {
+                form.decide(&request, step)
+            })
         }
         Form::Unlock { forced } => {
-            let names = call.lock(0, 1, 2).ok()?;
-            let unlocking = Unlocking::read(&call, &names, forced).ok()?;
+            let names = call.lock(0, 1, 2)?;
+            let unlocking = Unlocking::read(&call, &names, forced)?;
             if let Some(reply) = unlocking.kept_reply() {
-                return Some(Reply::Number(reply));
+                return Some(Reply::Integer(reply));
             }
             let wake_up = Some(unlocking.wake_up);
             take(&call, script, &names, wake_up, move |step| {
@@ -38,22 +40,22 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
             })
         }
         Form::Leave => {
-            let names = Names::of(forms::lock_of_leaver(&call).ok()?);
-            let names = call.fits(names, 0, 1).ok()?;
-            let owner = forms::leaver(&call).ok()?;
+            let names = Names::of(forms::lock_of_leaver(&call)?);
+            let names = call.fits(names, 0, 1)?;
+            let owner = forms::leaver(&call)?;
             if !ctx.may_update(&names.lock) {
                 return None;
             }
             take(&call, script, &names, None, |step| {
                 step.leave_by_script(owner);
-                Ok(Reply::Nil)
+                Some(Reply::Nil)
             })
         }
         Form::Renew => {
-            let renewed = forms::renew(&call).ok()?;
+            let renewed = forms::renew(&call)?;
             Some(match renewed.as_slice() {
-                [one] if script.keys.is_some() => Reply::Number(*one),
-                _ => Reply::Numbers(renewed),
+                [one] if script.keys.is_some() => Reply::Integer(*one),
+                _ => Reply::Array(renewed.into_iter().map(Reply::Integer).collect()),
             })
         }
     }
@@ -65,7 +67,7 @@ fn take(
     script: &Script,
     names: &Names,
     wake_up: Option<WakeUp<'_>>,
-    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<Reply, LeftToLua>,
+    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Option<Reply>,
 ) -> Option<Reply> {
     let owner = script.form.owner();
     let owner = owner.and_then(|index| call.arguments.string(index));
@@ -74,5 +76,5 @@ fn take(
         decide(step)
     });
     // A key of another type: the script has its own error for that.
-    decided.ok()?.ok()
+    decided.ok()?
 }

@@ -20,22 +20,22 @@ use std::ptr::{NonNull, null_mut};
 use redis_module::RedisValue;
 
 use super::api::{OK, api, raw};
-use super::context::{Ctx, text};
-use super::guard::{guard, require_main_thread};
+use super::context::{Ctx, Reply, text};
+use super::guard::{guard, guard_reply, require_main_thread};
 
 /// The handler of one kind of blocked clients.
 pub trait Blocking: Sized {
     /// What a client is told when it is unblocked.
     type Outcome;
 
-    /// Replies the outcome to the client that was unblocked.
-    fn reply(ctx: &Ctx, outcome: &Self::Outcome);
+    /// What the outcome is to the client that was unblocked.
+    fn reply(ctx: &Ctx, outcome: &Self::Outcome) -> Reply;
     /// The client was unblocked with this outcome, and has not received it: it had gone before the reply was
     /// made, or the reply panicked. The context belongs to no client: it can start timers, and keys cannot be
     /// opened in it.
     fn not_received(ctx: &Ctx, outcome: Self::Outcome);
-    /// CLIENT UNBLOCK ... TIMEOUT has ended the wait: reply to the client and discard the handle of this id.
-    fn timed_out(ctx: &Ctx, id: Id);
+    /// CLIENT UNBLOCK ... TIMEOUT has ended the wait: discard the handle of this id, and return the client's reply.
+    fn timed_out(ctx: &Ctx, id: Id) -> Reply;
     /// The client's connection has closed, or CLIENT UNBLOCK ... ERROR has ended the wait: discard the handle
     /// of this id. This can happen in the middle of another client's command: keys should not be opened,
     /// timers can be started.
@@ -72,7 +72,6 @@ impl Ctx {
                 0,
             ));
             let client = NonNull::new(client)?;
-            self.will_be_replied();
             api!(SetDisconnectCallback(
                 client.as_ptr(),
                 Some(disconnected::<B>)
@@ -122,10 +121,13 @@ extern "C" fn reply<B: Blocking>(
         let delivery = api!(GetBlockedClientPrivateData(ctx));
         if let Some(delivery) = delivery.cast::<Delivery<B>>().as_mut() {
             let ctx = Ctx::new(ctx);
-            guard("a reply", || B::reply(&ctx, &delivery.outcome));
-            // After a panic the reply may be incomplete. The client then counts as gone.
-            delivery.replied = ctx.is_replied();
-            ctx.make_up();
+            let make = || {
+                let reply = B::reply(&ctx, &delivery.outcome);
+                // After a panic the client counts as gone.
+                delivery.replied = true;
+                reply
+            };
+            ctx.reply(&guard_reply("a reply", make));
         }
     }
     OK
@@ -139,8 +141,8 @@ extern "C" fn timed_out<B: Blocking>(
     // SAFETY: the context belongs to a blocked client.
     let client = unsafe { api!(GetBlockedClientHandle(ctx)) };
     let ctx = Ctx::new(ctx);
-    guard("a time-out", || B::timed_out(&ctx, Id(client.addr())));
-    ctx.make_up();
+    let make = || B::timed_out(&ctx, Id(client.addr()));
+    ctx.reply(&guard_reply("a time-out", make));
     OK
 }
 

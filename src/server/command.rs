@@ -1,12 +1,11 @@
 //! Registering commands, and the entry through which the server calls them.
 
 use std::ffi::{CStr, CString, c_int};
-use std::fmt::Display;
 
 use super::api::{OK, api, raw};
-use super::context::{Ctx, bytes};
+use super::context::{Ctx, Reply, bytes};
 use super::docs::{Docs, Keys, describe};
-use super::guard::{guard, require_main_thread};
+use super::guard::{guard_reply, require_main_thread};
 use super::memory::Str;
 
 /// One command: what the server must know of it, and what it does.
@@ -21,14 +20,11 @@ pub trait Command {
     const OPTIONS: &'static [&'static str] = &[];
     /// ACL categories beyond those that follow from the flags, for servers that can set them.
     const CATEGORIES: &'static CStr;
-    /// The error of a call that is refused: one line that begins with an upper-case code.
-    type Error: Display;
-
-    /// Runs the command. It replies once, or returns an error that becomes the reply.
+    /// Runs the command.
     ///
     /// # Errors
-    /// The error that the client receives.
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Self::Error>;
+    /// The reply to a call that is refused.
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply>;
 }
 
 /// The arguments of a command, without its name.
@@ -132,10 +128,7 @@ extern "C" fn entry<C: Command>(
     // SAFETY: the server passes `count` strings that live until the command returns.
     let arguments = unsafe { std::slice::from_raw_parts(arguments, count) };
     let arguments = Args(arguments.get(1..).unwrap_or_default());
-    match guard("a command", || C::run(&ctx, &arguments)) {
-        Some(Ok(())) => (),
-        Some(Err(error)) => ctx.reply_error(&error.to_string()),
-        None => ctx.make_up(),
-    }
+    let run = || C::run(&ctx, &arguments).unwrap_or_else(|refused| refused);
+    ctx.reply(&guard_reply("a command", run));
     OK
 }

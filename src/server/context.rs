@@ -1,6 +1,5 @@
 //! The context of one call that the server makes into the module.
 
-use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,8 +16,40 @@ pub const INTERNAL_ERROR: &str = "ERR internal error, see the server's log";
 #[derive(Debug)]
 pub struct Ctx {
     pub(super) raw: *mut raw::RedisModuleCtx,
-    /// How many replies the caller is still to be given.
-    owed: Cell<usize>,
+}
+
+/// What a caller is told. A command makes all of its reply before any of it is given, so that a panic never leaves half
+/// of one: a client would take the next replies for the rest of it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nil.
+    Nil,
+    /// An integer.
+    Integer(i64),
+    /// A boolean; in RESP2 0 and 1.
+    Bool(bool),
+    /// A bulk string.
+    Bytes(Vec<u8>),
+    /// An array.
+    Array(Vec<Reply>),
+    /// A map; in RESP2 a flat array.
+    Map(Vec<(&'static str, Reply)>),
+    /// An error: one line that begins with an upper-case code.
+    Error(String),
+    /// The server has replied, or the caller is blocked and gets its reply when it is unblocked.
+    Elsewhere,
+}
+
+impl Reply {
+    /// A number of things, or of milliseconds.
+    pub fn number(number: impl TryInto<i64>) -> Self {
+        Self::Integer(number.try_into().unwrap_or(i64::MAX))
+    }
+
+    /// What there is, or nil.
+    pub fn or_nil<T>(value: Option<T>, reply: impl FnOnce(T) -> Self) -> Self {
+        value.map_or(Self::Nil, reply)
+    }
 }
 
 /// What the server says of the caller of a command, and of itself.
@@ -95,10 +126,7 @@ pub fn in_cluster() -> bool {
 impl Ctx {
     /// The context that the server passed to a callback.
     pub(super) fn new(raw: *mut raw::RedisModuleCtx) -> Self {
-        Self {
-            raw,
-            owed: Cell::new(1),
-        }
+        Self { raw }
     }
 
     /// The flags of this call. Not free: the server computes its memory use for them.
@@ -133,9 +161,9 @@ impl Ctx {
     }
 
     /// Runs one of the server's own commands with the permissions of the calling connection (with all
-    /// permissions where there is none), and passes its reply on. Its changes are replicated with the rest of
+    /// permissions where there is none), and replies what it replies. Its changes are replicated with the rest of
     /// this step.
-    pub fn run_for_caller(&self, name: &CStr, arguments: &[Str]) {
+    pub fn run_for_caller(&self, name: &CStr, arguments: &[Str]) -> Reply {
         let mut argv: Vec<_> = arguments.iter().map(|argument| argument.inner).collect();
         let mut run = |format: &CStr| {
             let (word, format) = (name.as_ptr(), format.as_ptr());
@@ -149,15 +177,14 @@ impl Ctx {
             reply = run(c"!0v");
         }
         if reply.is_null() {
-            self.reply_error(&not_run(name, &last_error()));
-            return;
+            return Reply::Error(not_run(name, &last_error()));
         }
-        self.replied(0);
         // SAFETY: the reply is the server's, and is freed once.
         unsafe {
             api!(ReplyWithCallReply(self.raw, reply));
             api!(FreeCallReply(reply));
         }
+        Reply::Elsewhere
     }
 
     /// Writes a line of consequence to the server's log. It is not a format string: `%` has no meaning in it.
@@ -173,81 +200,48 @@ impl Ctx {
         }
     }
 
-    /// One of the missing replies was given, and `more` are to follow as its parts.
-    fn replied(&self, more: usize) {
-        let others = self.owed.get().saturating_sub(1);
-        self.owed.set(others.saturating_add(more));
-    }
-
-    /// The caller is blocked: it gets its reply when it is unblocked.
-    pub(super) fn will_be_replied(&self) {
-        self.owed.set(0);
-    }
-
-    /// Whether the caller has been given all of its reply.
-    pub(super) fn is_replied(&self) -> bool {
-        self.owed.get() == 0
-    }
-
-    /// After a panic, replies an error in place of each reply that is still missing. Without a reply the client would
-    /// wait for ever, and after half of an array it would take the next replies for the rest of it.
-    pub(super) fn make_up(&self) {
-        while self.owed.get() > 0 {
-            self.reply_error(INTERNAL_ERROR);
-        }
-    }
-
-    /// Replies an integer.
-    pub fn reply_integer(&self, value: i64) {
-        self.replied(0);
-        // SAFETY: the context is valid for this call; the same for the replies below.
-        unsafe { api!(ReplyWithLongLong(self.raw, value)) };
-    }
-
-    /// Replies nil.
-    pub fn reply_nil(&self) {
-        self.replied(0);
-        // SAFETY: as above.
-        unsafe { api!(ReplyWithNull(self.raw)) };
-    }
-
-    /// Replies a boolean (RESP3) or 0 and 1 (RESP2).
-    pub fn reply_bool(&self, value: bool) {
-        self.replied(0);
-        // SAFETY: as above.
-        unsafe { api!(ReplyWithBool(self.raw, c_int::from(value))) };
-    }
-
-    /// Replies a bulk string.
-    pub fn reply_bytes(&self, bytes: &[u8]) {
-        self.replied(0);
-        let start = bytes.as_ptr().cast::<c_char>();
-        // SAFETY: as above; the server copies the bytes.
-        unsafe { api!(ReplyWithStringBuffer(self.raw, start, bytes.len())) };
-    }
-
-    /// Begins an array; that many replies follow.
-    pub fn reply_array(&self, length: usize) {
-        self.replied(length);
-        let length = c_long::try_from(length).unwrap_or(c_long::MAX);
-        // SAFETY: as above.
-        unsafe { api!(ReplyWithArray(self.raw, length)) };
-    }
-
-    /// Begins a map (RESP3) or a flat array (RESP2); twice that many replies follow.
-    pub fn reply_map(&self, length: usize) {
-        self.replied(length.saturating_mul(2));
-        let length = c_long::try_from(length).unwrap_or(c_long::MAX);
-        // SAFETY: as above.
-        unsafe { api!(ReplyWithMap(self.raw, length)) };
-    }
-
-    /// Replies an error: one line that begins with an upper-case code.
-    pub fn reply_error(&self, text: &str) {
-        self.replied(0);
-        let text = CString::new(text).unwrap_or_else(|_| c"ERR internal error".to_owned());
-        // SAFETY: as above; the server copies the text.
-        unsafe { api!(ReplyWithError(self.raw, text.as_ptr())) };
+    /// Replies to the caller: once in each call, unless the call blocks it.
+    pub(super) fn reply(&self, reply: &Reply) {
+        let raw = self.raw;
+        let length = |length| c_long::try_from(length).unwrap_or(c_long::MAX);
+        let bytes = |bytes: &[u8]| {
+            let start = bytes.as_ptr().cast::<c_char>();
+            // SAFETY: as below.
+            unsafe { api!(ReplyWithStringBuffer(raw, start, bytes.len())) };
+        };
+        // SAFETY: the context is valid for this call; the server copies bytes and texts; as many replies follow as an
+        // array or a map is said to have.
+        unsafe {
+            match reply {
+                Reply::Nil => api!(ReplyWithNull(raw)),
+                Reply::Integer(number) => api!(ReplyWithLongLong(raw, *number)),
+                Reply::Bool(is) => api!(ReplyWithBool(raw, c_int::from(*is))),
+                Reply::Bytes(text) => {
+                    bytes(text);
+                    OK
+                }
+                Reply::Array(parts) => {
+                    api!(ReplyWithArray(raw, length(parts.len())));
+                    for part in parts {
+                        self.reply(part);
+                    }
+                    OK
+                }
+                Reply::Map(fields) => {
+                    api!(ReplyWithMap(raw, length(fields.len())));
+                    for (name, value) in fields {
+                        bytes(name.as_bytes());
+                        self.reply(value);
+                    }
+                    OK
+                }
+                Reply::Error(text) => {
+                    let text = CString::new(text.as_str()).unwrap_or_default();
+                    api!(ReplyWithError(raw, text.as_ptr()))
+                }
+                Reply::Elsewhere => OK,
+            }
+        };
     }
 }
 

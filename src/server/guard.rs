@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
-use super::context::Ctx;
+use super::context::{Ctx, INTERNAL_ERROR, Reply};
 
 /// Writes panics to the server's log, with their location and without a backtrace, even if `RUST_BACKTRACE` is
 /// set. To name the functions in a backtrace, the C library allocates memory that is freed from here, and a
@@ -42,6 +42,12 @@ pub(super) fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
         ));
     }
     result.ok()
+}
+
+/// As [`guard`], of a callback that makes a reply: after a panic it is an error, since a client without a reply would
+/// wait for ever.
+pub(super) fn guard_reply(what: &str, body: impl FnOnce() -> Reply) -> Reply {
+    guard(what, body).unwrap_or_else(|| Reply::Error(INTERNAL_ERROR.to_owned()))
 }
 
 impl Ctx {

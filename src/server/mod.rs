@@ -55,7 +55,7 @@ pub mod user;
 
 pub use api::find_functions;
 pub use command::{Args, Command};
-pub use context::{Ctx, Flags, INTERNAL_ERROR, in_cluster, is_replica, remember_server};
+pub use context::{Ctx, Flags, INTERNAL_ERROR, Reply, in_cluster, is_replica, remember_server};
 pub use guard::log_panics;
 pub use key::{Access, Key, Kind};
 pub use memory::{ServerAlloc, Str, decimal, is_aligned, string};

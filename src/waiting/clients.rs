@@ -22,7 +22,7 @@
 //! 3. After it is unblocked, before its reply is made: the server calls `not_received`. It also does if the reply
 //!    panics.
 //! 4. When its reply is to be made: the server would read only later that the connection has closed, because it was at
-//!    work, or because its I/O threads are still reading. So after a delay [`reply_token`] asks the system.
+//!    work, or because its I/O threads are still reading. So after a delay [`token_for`] asks the system.
 //! 5. After its reply is made: the server calls [`connection_closes`]. The last hand-off that was replied on each
 //!    connection is remembered until then ([`HandOffs`](super::connections::HandOffs)). I/O threads write in their own
 //!    time, so it does not matter in which iteration the connection closes, but whether the reply was sent.
@@ -40,9 +40,9 @@
 use crate::error::Error;
 use crate::fault;
 use crate::lock::{Connection, Millis, Now, Owner, Presence, Tick, Ticket, Waiter};
-use crate::server::Ctx;
 use crate::server::block::{Blocking, Id};
 use crate::server::events;
+use crate::server::{Ctx, Reply};
 use crate::stats::Stats;
 
 use super::conditions::{self, is_here};
@@ -143,14 +143,14 @@ pub fn time_out_due(ctx: &Ctx, at: Tick) {
 impl Blocking for BlockedAcquire {
     type Outcome = Outcome;
 
-    fn reply(ctx: &Ctx, outcome: &Outcome) {
+    fn reply(ctx: &Ctx, outcome: &Outcome) -> Reply {
         match outcome {
             Outcome::Granted(grant) => {
                 fault::point("in-a-reply", &grant.owner);
-                reply_token(ctx, grant);
+                token_for(ctx, grant)
             }
-            Outcome::Nil => ctx.reply_nil(),
-            Outcome::Refused(error) => ctx.reply_error(&error.to_string()),
+            Outcome::Nil => Reply::Nil,
+            Outcome::Refused(error) => error.clone().into(),
         }
     }
 
@@ -158,17 +158,17 @@ impl Blocking for BlockedAcquire {
         not_received(outcome);
     }
 
-    fn timed_out(ctx: &Ctx, id: Id) {
+    fn timed_out(ctx: &Ctx, id: Id) -> Reply {
         let outcome = leave(id, give_up_place);
         if let Some(outcome) = outcome {
-            Self::reply(ctx, &outcome);
+            Self::reply(ctx, &outcome)
         } else if ctx.is_handing_over() {
             // It is not known yet whether it leaves the queue, or has its place at the other server.
-            ctx.reply_error(&Error::Unblocked.to_string());
             stats(Stats::disconnected);
+            Error::Unblocked.into()
         } else {
-            ctx.reply_nil();
             stats(Stats::timed_out);
+            Reply::Nil
         }
     }
 
@@ -191,20 +191,19 @@ impl Blocking for BlockedAcquire {
 /// Milliseconds from a hand-off to its reply after which a look at the receiver costs little beside.
 const PROMPT: Millis = 2;
 
-/// Replies the token, unless the receiver is known to be gone: the server may have been kept from reading that, or an
-/// I/O thread has not told it yet, and what it sends now would count as read.
-fn reply_token(ctx: &Ctx, grant: &Grant) {
+/// The reply to a hand-off: its token, unless the receiver is known to be gone. The server may have been kept from
+/// reading that, or an I/O thread has not told it yet, and what it sends now would count as read.
+fn token_for(ctx: &Ctx, grant: &Grant) -> Reply {
     let connection = ctx.client_id();
     let is_late = conditions::tick() >= grant.at.after(PROMPT)
         || waiting(|waiting| waiting.conditions.listening.get().catches_up());
     events::follow_connections(ctx);
     if is_late && has_hung_up(ctx, connection) {
-        ctx.reply_error(&Error::Unblocked.to_string());
         hand_off_lost(grant.clone());
-        return;
+        return Error::Unblocked.into();
     }
-    ctx.reply_integer(grant.token);
     hand_offs(|hand_offs| hand_offs.replied(connection, grant.clone()));
+    Reply::Integer(grant.token)
 }
 
 /// Whether the other end of a connection is gone. Its socket is asked for once.
