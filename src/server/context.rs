@@ -1,5 +1,6 @@
 //! The context of one call that the server makes into the module.
 
+use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -123,6 +124,50 @@ pub fn in_cluster() -> bool {
     CLUSTER.load(Ordering::Relaxed)
 }
 
+// Databases, as the module knows them, have the numbers that they had when it was loaded. So after SWAPDB everything
+// that is known of a lock is still true, wherever the server has its keys now.
+
+thread_local! {
+    /// Which database is at each number; none before the first SWAPDB.
+    static ORDER: RefCell<Vec<i32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether there was a SWAPDB. An atomic, as [`CLUSTER`].
+static IS_SWAPPED: AtomicBool = AtomicBool::new(false);
+
+/// The database that has this number at the server.
+pub(super) fn db_at(number: i32) -> i32 {
+    let is_swapped = IS_SWAPPED.load(Ordering::Relaxed);
+    let place = usize::try_from(number).ok().filter(|_| is_swapped);
+    let db = place.and_then(|place| ORDER.with_borrow(|order| order.get(place).copied()));
+    db.unwrap_or(number)
+}
+
+/// The number that a database has at the server.
+fn number_of(db: i32) -> i32 {
+    if !IS_SWAPPED.load(Ordering::Relaxed) {
+        return db;
+    }
+    ORDER.with_borrow(|order| {
+        (0..)
+            .zip(order)
+            .find(|(_, at)| **at == db)
+            .map_or(db, |(number, _)| number)
+    })
+}
+
+/// Two databases have changed their numbers.
+pub(super) fn swapped(numbers: [i32; 2]) {
+    IS_SWAPPED.store(true, Ordering::Relaxed);
+    ORDER.with_borrow_mut(|order| {
+        let [one, other] = numbers.map(|number| usize::try_from(number).unwrap_or(0));
+        while order.len() <= one.max(other) {
+            order.push(i32::try_from(order.len()).unwrap_or(i32::MAX));
+        }
+        order.swap(one, other);
+    });
+}
+
 impl Ctx {
     /// The context that the server passed to a callback.
     pub(super) fn new(raw: *mut raw::RedisModuleCtx) -> Self {
@@ -144,7 +189,7 @@ impl Ctx {
     /// The database that keys are opened in.
     pub fn db(&self) -> i32 {
         // SAFETY: the context is valid for this call.
-        unsafe { api!(GetSelectedDb(self.raw)) }
+        db_at(unsafe { api!(GetSelectedDb(self.raw)) })
     }
 
     /// Number of keys in that database.
@@ -156,7 +201,7 @@ impl Ctx {
     /// Changes the database that keys are opened in; false if there is no such database.
     pub fn select_db(&self, db: i32) -> bool {
         // SAFETY: the context is valid for this call.
-        let status = unsafe { api!(SelectDb(self.raw, db)) };
+        let status = unsafe { api!(SelectDb(self.raw, number_of(db))) };
         status == OK
     }
 

@@ -34,8 +34,8 @@ pub struct Events {
     pub key_changes: fn(&Ctx, NotifyEvent, &[u8], &[u8]),
     /// A database was flushed, or with `None` all were.
     pub flushed: fn(&Ctx, Option<i32>),
-    /// Two databases have changed places.
-    pub swapped: fn(&Ctx, i32, i32),
+    /// These two databases have changed places.
+    pub swapped: fn(&Ctx, [i32; 2]),
     /// The server has become a replica (true) or the master.
     pub role_changes: fn(&Ctx, bool),
     /// Slots migrate ([`follow_migrations`]).
@@ -199,14 +199,16 @@ extern "C" fn server_event(
         (raw::REDISMODULE_EVENT_FLUSHDB, raw::REDISMODULE_SUBEVENT_FLUSHDB_END) => {
             // SAFETY: as above.
             if let Some(flush) = unsafe { info::<raw::RedisModuleFlushInfo>(data) } {
-                let db = (flush.dbnum >= 0).then_some(flush.dbnum);
+                let db = (flush.dbnum >= 0).then(|| context::db_at(flush.dbnum));
                 (events.flushed)(&ctx, db);
             }
         }
         (raw::REDISMODULE_EVENT_SWAPDB, _) => {
             // SAFETY: as above.
             if let Some(swap) = unsafe { info::<raw::RedisModuleSwapDbInfo>(data) } {
-                (events.swapped)(&ctx, swap.dbnum_first, swap.dbnum_second);
+                let numbers = [swap.dbnum_first, swap.dbnum_second];
+                context::swapped(numbers);
+                (events.swapped)(&ctx, numbers.map(context::db_at));
             }
         }
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, role) => {

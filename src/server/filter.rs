@@ -15,7 +15,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::api::{OK, OPTIONAL, api, raw};
-use super::context::{Ctx, bytes};
+use super::context::{Ctx, bytes, db_at};
 use super::guard::{guard, require_main_thread};
 use super::memory::Str;
 use super::user::User;
@@ -163,5 +163,5 @@ fn selected_by(client: u64) -> Option<i32> {
     let place = (&raw mut info).cast();
     // SAFETY: `place` has room for the info of the version that it says.
     let status = unsafe { api!(GetClientInfoById(place, client)) };
-    (status == OK).then(|| i32::from(info.db))
+    (status == OK).then(|| db_at(i32::from(info.db)))
 }

@@ -39,6 +39,7 @@
 
 use crate::error::Error;
 use crate::fault;
+use crate::keyspace::QueueView;
 use crate::lock::{Connection, Millis, Now, Owner, Presence, Tick, Ticket, Waiter};
 use crate::server::block::{Blocking, Id};
 use crate::server::events;
@@ -49,7 +50,9 @@ use super::conditions::{self, is_here};
 use super::connections::{Blocked, BlockedAcquire, Client, Outcome, Request};
 use super::effects::{give_outcome, not_received};
 use super::record::{Grant, LockId, Place};
-use super::state::{blocked, hand_off_lost, hand_offs, note, sessions, stats, table, waiting};
+use super::state::{
+    blocked, hand_off_lost, hand_offs, note, sessions, stats, table, touch, waiting,
+};
 use super::step::set_timer;
 
 /// A ticket for a client that may be blocked.
@@ -177,7 +180,7 @@ impl Blocking for BlockedAcquire {
         // While the cluster is down, the server itself unblocks all clients.
         let outcome = if ctx.cluster_is_down() {
             leave(id, |lock, owner, ticket| {
-                keep_place(ctx, lock, &owner, ticket);
+                freeze_place(ctx, lock, &owner, ticket);
             })
         } else {
             leave(id, give_up_place)
@@ -268,15 +271,18 @@ pub fn to_the_master() {
 /// The cluster is down for this node: blocked clients keep their places and ask again.
 pub fn while_down(ctx: &Ctx) {
     for client in blocked(|blocked| blocked.waiting()) {
-        keep_place(ctx, &client.lock, &client.owner, client.ticket);
+        freeze_place(ctx, &client.lock, &client.owner, client.ticket);
         send_away(client.ticket, Outcome::Refused(Error::ClusterDown));
     }
 }
 
-/// These databases have changed places with others.
-pub fn send_away_from(databases: [i32; 2]) {
+/// These databases have changed places: their blocked clients are in another one now than their locks. They keep their
+/// places and ask again.
+pub fn swapped(_: &Ctx, [one, other]: [i32; 2]) {
     let waiting = blocked(|blocked| blocked.waiting()).into_iter();
-    for client in waiting.filter(|client| databases.contains(&client.lock.db)) {
+    for client in waiting.filter(|client| one != other && [one, other].contains(&client.lock.db)) {
+        keep_place(&client.lock, &client.owner, client.ticket);
+        touch(&client.lock, QueueView::AsLeft);
         send_away(client.ticket, Outcome::Refused(Error::Unblocked));
     }
 }
@@ -287,14 +293,19 @@ fn send_away(ticket: Ticket, outcome: Outcome) {
     give_outcome(ticket, outcome);
 }
 
-/// Keeps the place as that of a polling waiter; the client is expected to reconnect.
-fn keep_place(ctx: &Ctx, lock: &LockId, owner: &[u8], ticket: Ticket) {
+/// Keeps the place as that of a polling waiter; the client is expected to ask again.
+fn keep_place(lock: &LockId, owner: &[u8], ticket: Ticket) {
     let now = conditions::now();
     let away = |waiter: &mut Waiter| {
         waiter.presence = Presence::Polling;
         waiter.deadline = now.listening_after(waiter.patience);
     };
     table(|table| table.change_blocked(lock, owner, ticket, away));
+}
+
+/// As [`keep_place`], at a lock of which nothing can be done now.
+fn freeze_place(ctx: &Ctx, lock: &LockId, owner: &[u8], ticket: Ticket) {
+    keep_place(lock, owner, ticket);
     table(|table| table.set_place(lock, Place::Frozen));
-    set_timer(ctx, now);
+    set_timer(ctx, conditions::now());
 }

@@ -262,14 +262,6 @@ impl Sessions {
         self.bound.values().map(HashSet::len).sum()
     }
 
-    /// Two databases have changed places, and the sessions with them.
-    pub fn swap(&mut self, one: i32, other: i32) {
-        for locks in self.bound.values_mut() {
-            let swapped = std::mem::take(locks).into_iter();
-            *locks = swapped.map(|lock| lock.swapped(one, other)).collect();
-        }
-    }
-
     /// Forgets all: the locks live on by their leases.
     pub fn clear(&mut self) {
         self.bound.clear();

@@ -21,7 +21,6 @@ use crate::lock::Refusal;
 use crate::server::{Access, Ctx, is_replica, string};
 use crate::stats::Stats;
 
-use super::clients::send_away_from;
 use super::conditions::{go_ahead_of_the_clock, grant_grace, learn};
 use super::connections::{HandOffs, Outcome, Sessions};
 use super::effects::give_outcome;
@@ -194,23 +193,6 @@ pub fn flushed(_: &Ctx, db: Option<i32>) {
     // A lock without a queue is not arriving any more.
     let arriving = table(|table| table.all_at(Place::Arriving));
     touch_all(arriving, QueueView::Touched);
-}
-
-/// Two databases have changed places. Their blocked waiters are told to ask again: the queues have gone with the keys.
-pub fn swapped(_: &Ctx, one: i32, other: i32) {
-    if one == other {
-        return;
-    }
-    stats(Stats::forget_holders);
-    send_away_from([one, other]);
-    grant_grace();
-    sessions(|sessions| sessions.swap(one, other));
-    follow(|followed| {
-        let locks = followed.drain().map(|lock| lock.swapped(one, other));
-        *followed = locks.collect();
-    });
-    let locks = table(|table| table.swap(one, other));
-    touch_all(locks, QueueView::Loaded);
 }
 
 /// The server has become a replica, or the master.

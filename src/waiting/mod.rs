@@ -98,7 +98,7 @@ pub const EVENTS: Events = Events {
     connection_closes: clients::connection_closes,
     key_changes: foreign::key_changes,
     flushed: foreign::flushed,
-    swapped: foreign::swapped,
+    swapped: clients::swapped,
     role_changes: foreign::role_changes,
     slots_migrate: event_loop::slots_migrate,
 };

@@ -23,17 +23,6 @@ impl LockId {
         let name = Rc::from(name);
         Self { db, name }
     }
-
-    /// Where the lock is after two databases have changed places.
-    #[must_use]
-    pub fn swapped(mut self, one: i32, other: i32) -> Self {
-        if self.db == one {
-            self.db = other;
-        } else if self.db == other {
-            self.db = one;
-        }
-        self
-    }
 }
 
 /// The place of a lock among all that are tracked: its database, and the number under which it is tracked.

@@ -14,7 +14,7 @@ use crate::keyspace::{Tracked, names};
 use crate::lock::{Due, Presence, Tick, Waiter, Wall, give_back};
 use crate::server::Ctx;
 
-use super::record::{LockId, Place, Rank, Record, Work};
+use super::record::{LockId, Place, Rank, Record};
 use super::schedule::Schedule;
 
 type Records = HashMap<Rc<[u8]>, Record, RandomState>;
@@ -302,36 +302,5 @@ impl Table {
     /// When an owner became one of the shared holders of a lock here, by the steady clock in microseconds.
     pub fn shared_since(&self, id: &LockId, owner: &[u8]) -> Option<u64> {
         self.tracked(id)?.shared.as_ref()?.get(owner)?.since
-    }
-
-    /// Two databases have changed places, and each lock goes with its keys. Its queue is not known any more. Returns
-    /// the locks that may have changed.
-    pub fn swap(&mut self, one: i32, other: i32) -> Vec<LockId> {
-        let databases = self.databases.iter_mut();
-        let both = databases.filter(|(db, _)| [one, other].contains(db));
-        let records = both.flat_map(|(_, records)| records.values_mut());
-        let moved = records.map(|record| (record.id.clone(), std::mem::take(&mut record.work)));
-        let moved: Vec<(LockId, Work)> = moved.collect();
-        let known: Vec<Tracked> = moved.iter().map(|(id, _)| self.remove(id)).collect();
-        let mut both = Vec::new();
-        for ((id, work), tracked) in moved.into_iter().zip(known) {
-            let there = id.clone().swapped(one, other);
-            let mut holders = Tracked {
-                session: tracked.session,
-                shared: tracked.shared,
-                ..Tracked::default()
-            };
-            // It is looked at in this very iteration, which schedules it properly.
-            let due = Due {
-                wall: None,
-                tick: Some(Tick::default()),
-            };
-            self.put(there.db, &there.name, &mut holders, due);
-            if !work.is_none() {
-                self.note(&there, |noted| *noted = work);
-            }
-            both.extend([id, there]);
-        }
-        both
     }
 }

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::ptr::null_mut;
 
 use super::api::{api, raw};
-use super::context::Ctx;
+use super::context::{Ctx, db_at};
 use super::memory::Str;
 
 mod values;
@@ -149,7 +149,7 @@ impl<'c> Key<'c> {
     pub fn db(&self) -> Option<i32> {
         // SAFETY: an open handle, or null.
         let db = unsafe { api!(GetDbIdFromModuleKey(self.raw)) };
-        (db >= 0).then_some(db)
+        (db >= 0).then(|| db_at(db))
     }
 
     /// The type of the value.
