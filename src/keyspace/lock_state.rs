@@ -130,7 +130,7 @@ impl Holding for OpenLock<'_> {
         let Some(shared) = &mut self.tracked.shared else {
             return;
         };
-        shared.set_token(owner, token);
+        shared.change(owner, |holder| holder.token = token);
         if let Some(holder) = shared.get(owner).cloned() {
             self.write_shared(owner, &holder);
         }
@@ -167,7 +167,7 @@ impl Sharing for OpenLock<'_> {
         let Some(shared) = &mut self.tracked.shared else {
             return;
         };
-        shared.set_lease_end(owner, at);
+        shared.change(owner, |holder| holder.lease_end = at);
         if let Some(holder) = shared.get(owner).cloned() {
             self.write_shared(owner, &holder);
         }

@@ -33,10 +33,10 @@ fn fit_leases(holders: &mut SharedHolders, expiry: Option<Wall>) {
     if expiry > last
         && let Some(owner) = holders.last()
     {
-        holders.set_lease_end(&owner, expiry);
+        holders.change(&owner, |holder| holder.lease_end = expiry);
     }
     while let Some(owner) = holders.last().filter(|_| holders.last_end() > Some(expiry)) {
-        holders.set_lease_end(&owner, expiry);
+        holders.change(&owner, |holder| holder.lease_end = expiry);
     }
 }
 
@@ -148,11 +148,14 @@ impl OpenLock<'_> {
     /// Another client has put a hash in the lock's place that is none of its holders': they have lost the lock.
     fn lose_shared(&mut self) {
         let lost = self.tracked.shared.take().unwrap_or_default();
-        for (_, holder) in lost.take_all() {
-            let sessions = holder.session().into_iter();
-            for (connection, _) in sessions.flat_map(|session| &session.holders) {
-                let connection = *connection;
-                self.emit(Event::Unbound { connection });
+        for (owner, holder) in lost.take_all() {
+            for (connection, _) in holder
+                .session
+                .into_iter()
+                .flat_map(|session| session.holders)
+            {
+                let owner = Owner::clone(&owner);
+                self.emit(Event::Unbound { connection, owner });
             }
             let since = holder.since;
             self.emit(Event::LeaseEnded { since });

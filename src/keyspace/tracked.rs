@@ -2,7 +2,7 @@
 
 use foldhash::fast::RandomState;
 
-use crate::lock::{Connection, Event, Session, SharedHolders, Turn, Wall};
+use crate::lock::{Event, Session, SharedHolders, Turn, Wall};
 
 /// The waiters of a lock in their order.
 pub type Line = crate::lock::line::Line<RandomState>;
@@ -59,14 +59,8 @@ impl Tracked {
     /// The sessions of all holders.
     pub fn sessions(&self) -> impl Iterator<Item = &Session> {
         let shared = self.shared.iter().flat_map(|shared| shared.iter());
-        let sessions = shared.filter_map(|(_, holder)| holder.session());
+        let sessions = shared.filter_map(|(_, holder)| holder.session.as_ref());
         self.session.iter().chain(sessions)
-    }
-
-    /// The connections that a hold of the lock is bound to.
-    pub fn connections(&self) -> impl Iterator<Item = Connection> {
-        let sessions = self.sessions();
-        sessions.flat_map(|session| session.holders.iter().map(|(connection, _)| *connection))
     }
 }
 

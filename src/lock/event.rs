@@ -71,14 +71,18 @@ pub enum Event {
         /// The waiter that was dropped.
         owner: Owner,
     },
-    /// The lock is bound to a connection: tell when it closes.
+    /// A hold is bound to a connection: tell when it closes.
     Bound {
         /// The connection.
         connection: Connection,
+        /// The holder.
+        owner: Owner,
     },
-    /// The lock is not bound to a connection any more.
+    /// It is not bound to the connection any more.
     Unbound {
         /// The connection.
         connection: Connection,
+        /// The holder.
+        owner: Owner,
     },
 }

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::clock::{Heard, Millis, Now, Tick, Wall};
+use super::clock::{Heard, Millis, Now, Wall};
 
 /// An owner may hold or wait; it is named by any bytes.
 pub type Owner = Rc<[u8]>;
@@ -119,8 +119,8 @@ pub struct Session {
     pub owner: Owner,
     /// The lease that each renewal gives.
     pub lease: Millis,
-    /// When the lease must be renewed next.
-    pub renew_at: Tick,
+    /// It is not renewed before, by the wall clock: it could not be when it was due.
+    pub not_before: Wall,
     /// The connections and their holds, never empty.
     pub holders: Vec<(Connection, i64)>,
 }

@@ -6,21 +6,20 @@
 //! SESSION). So a session counts how many holds each connection brought: a connection that closes takes its
 //! own holds with it and no others.
 
-use super::clock::{Millis, Now, Tick};
+use super::clock::{Millis, Wall};
 use super::event::Event;
 use super::parts::{Connection, Holds, Owner, Session};
 use super::state::State;
 use super::step::Step;
 
 impl Session {
-    /// Schedules the next renewal: the lease was renewed now. A third of the lease, so that two renewals may be missed.
-    fn renewed(&mut self, now: Now) {
-        self.renew_at = now.tick_after((self.lease / 3).max(1));
-    }
-
-    /// Tries again soon: the lease could not be renewed now.
-    fn put_off(&mut self, now: Now) {
-        self.renew_at = now.tick_after((self.lease / 10).max(1));
+    /// When its lease, which ends at `end`, must be renewed: once a third is over, so that two renewals may be missed.
+    /// By the wall clock, as the lease itself: that may be set ahead. At once if another client has taken the lease
+    /// away.
+    pub fn renewal(&self, end: Option<Wall>) -> Wall {
+        let rest = self.lease.saturating_sub((self.lease / 3).max(1));
+        let at = end.map_or_else(Wall::default, |end| end.before(rest));
+        at.max(self.not_before)
     }
 }
 
@@ -28,7 +27,9 @@ impl<S: State> Step<'_, S> {
     /// Takes a holder's session, to be changed and put back. The session of an earlier holder ends.
     fn take_session(&mut self, owner: &[u8]) -> Option<Session> {
         if let Some(shared) = self.state.shared() {
-            return shared.take_session(owner);
+            // Most have none, and each change costs.
+            shared.get(owner)?.session.as_ref()?;
+            return shared.change(owner, |holder| holder.session.take())?;
         }
         let session = self.state.session().take()?;
         if *session.owner == *owner {
@@ -40,9 +41,21 @@ impl<S: State> Step<'_, S> {
 
     fn put_session(&mut self, session: Session) {
         match self.state.shared() {
-            Some(shared) => shared.put_session(session),
+            Some(shared) => {
+                let owner = Owner::clone(&session.owner);
+                shared.change(&owner, |holder| holder.session = Some(session));
+            }
             None => *self.state.session() = Some(session),
         }
+    }
+
+    /// A holder's session.
+    fn session_of(&mut self, owner: &[u8]) -> Option<&Session> {
+        if self.state.shared().is_some() {
+            return self.state.shared()?.get(owner)?.session.as_ref();
+        }
+        let session = self.state.session().as_ref();
+        session.filter(|session| *session.owner == *owner)
     }
 
     /// Binds a hold that the owner just got to a connection. If `moved`, binds all of the owner's holds: it
@@ -61,13 +74,12 @@ impl<S: State> Step<'_, S> {
         let mut session = self.take_session(owner).unwrap_or_else(|| Session {
             owner: Owner::from(owner),
             lease,
-            renew_at: Tick::default(),
+            not_before: Wall::default(),
             holders: Vec::with_capacity(1),
         });
         if moved {
-            for (other, _) in std::mem::take(&mut session.holders) {
-                self.unbind(other);
-            }
+            self.unbind_all(&session);
+            session.holders.clear();
         }
         let mut holders = session.holders.iter_mut();
         if let Some((_, holds)) = holders.find(|(other, _)| *other == connection) {
@@ -75,12 +87,10 @@ impl<S: State> Step<'_, S> {
         } else {
             let holds = if moved { total } else { 1 };
             session.holders.push((connection, holds));
-            if !self.is_relied_on(connection) {
-                self.state.emit(Event::Bound { connection });
-            }
+            let owner = Owner::clone(&session.owner);
+            self.state.emit(Event::Bound { connection, owner });
         }
         session.lease = lease;
-        session.renewed(self.now);
         self.put_session(session);
     }
 
@@ -100,30 +110,19 @@ impl<S: State> Step<'_, S> {
 
     fn unbind_all(&mut self, session: &Session) {
         for (connection, _) in &session.holders {
-            self.unbind(*connection);
+            self.unbind(&session.owner, *connection);
         }
     }
 
-    /// A holder does not rely on a connection any more. Another shared holder may still rely on it.
-    fn unbind(&mut self, connection: Connection) {
-        if !self.is_relied_on(connection) {
-            self.state.emit(Event::Unbound { connection });
-        }
-    }
-
-    /// Whether a shared holder relies on a connection.
-    fn is_relied_on(&mut self, connection: Connection) -> bool {
-        let shared = self.state.shared();
-        shared.is_some_and(|shared| shared.rely_on(connection))
+    /// A holder does not rely on a connection any more.
+    fn unbind(&mut self, owner: &Owner, connection: Connection) {
+        let owner = Owner::clone(owner);
+        self.state.emit(Event::Unbound { connection, owner });
     }
 
     /// The least lease that a holder may be given while a connection relies on its hold.
     pub(super) fn least_lease(&mut self, owner: &[u8]) -> Millis {
-        let session = match self.state.shared() {
-            Some(shared) => shared.get(owner).and_then(|holder| holder.session()),
-            None => self.state.session().as_ref(),
-        };
-        session.map_or(0, |session| session.lease)
+        self.session_of(owner).map_or(0, |session| session.lease)
     }
 
     /// The owner has given up one hold, and `left` remain. The connection that gave it up loses one of its own
@@ -151,9 +150,10 @@ impl<S: State> Step<'_, S> {
 
     /// Puts a session back without the connections that have no hold left.
     fn keep_session(&mut self, mut session: Session) {
+        let owner = &session.owner;
         session.holders.retain(|(connection, holds)| {
             if *holds <= 0 {
-                self.unbind(*connection);
+                self.unbind(owner, *connection);
             }
             *holds > 0
         });
@@ -162,31 +162,15 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// A connection that the lock is bound to has closed: its holds are given up, and each holder that has none left no
-    /// longer holds the lock.
-    pub fn connection_closed(&mut self, connection: Connection) {
+    /// A connection has closed that a hold may be bound to: the holds that an owner has by it are given up. If it has
+    /// none left, it no longer holds the lock.
+    pub fn connection_closed(&mut self, owner: &[u8], connection: Connection) {
         self.drop_ended(None);
         self.end_lost_session();
-        for owner in self.bound_to(connection) {
-            self.give_up(&owner, connection);
+        let session = self.session_of(owner);
+        if !session.is_some_and(|session| session.holders.iter().any(|of| of.0 == connection)) {
+            return;
         }
-    }
-
-    /// The holders that rely on a connection.
-    fn bound_to(&mut self, connection: Connection) -> Vec<Owner> {
-        if let Some(shared) = self.state.shared() {
-            return shared.bound_to(connection);
-        }
-        let session = self.state.session().as_ref();
-        let relies = |session: &&Session| session.holders.iter().any(|of| of.0 == connection);
-        let owner = session
-            .filter(relies)
-            .map(|session| Owner::clone(&session.owner));
-        owner.into_iter().collect()
-    }
-
-    /// Gives up the holds that an owner has by a connection.
-    fn give_up(&mut self, owner: &[u8], connection: Connection) {
         let Some(mut session) = self.take_session(owner) else {
             return;
         };
@@ -220,41 +204,39 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Renews the leases that are due, and a lease that another client has shortened. No lease is made shorter. Where
-    /// the server may be cut off, leases run out: another server may grant the lock when they would have ended.
+    /// Renews the leases that are due. None is made shorter: one that is due has less left than it is given. Where the
+    /// server may be cut off, leases run out: another server may grant the lock when they would have ended.
     pub(super) fn renew_due_sessions(&mut self) {
         // The server is asked only if something is due: many steps look here.
-        let may_renew = self.due_for_renewal(true).is_none() || self.state.may_renew();
-        while let Some(owner) = self.due_for_renewal(may_renew)
+        let may_renew = self.due_for_renewal().is_none() || self.state.may_renew();
+        while let Some(owner) = self.due_for_renewal()
             && let Some(mut session) = self.take_session(&owner)
         {
-            let renewed = self.now.after(session.lease);
-            if may_renew {
-                session.renewed(self.now);
-            } else {
-                session.put_off(self.now);
-            }
+            let lease = session.lease;
+            // It is tried again soon.
+            let soon = self.now.after((lease / 10).max(1));
+            session.not_before = if may_renew { Wall::default() } else { soon };
             self.put_session(session);
-            let end = self.lease_end_of(&owner);
-            if may_renew && end.is_none_or(|end| end < renewed) {
-                self.set_lease_end(&owner, renewed);
+            if may_renew {
+                self.set_lease_end(&owner, self.now.after(lease));
             }
         }
     }
 
-    /// A holder whose session is to be renewed, or to be put off.
-    fn due_for_renewal(&mut self, may_renew: bool) -> Option<Owner> {
-        let now = self.now;
-        if self.next_renewal()? > now.tick() && !may_renew {
-            return None;
-        }
+    /// A holder whose session is to be renewed now.
+    fn due_for_renewal(&mut self) -> Option<Owner> {
+        let (at, owner) = self.next_renewal()?;
+        (at <= self.now.wall()).then_some(owner)
+    }
+
+    /// The holder whose session is to be renewed next, and when.
+    pub(super) fn next_renewal(&mut self) -> Option<(Wall, Owner)> {
         if let Some(shared) = self.state.shared() {
-            return shared.due_for_renewal(now);
+            return shared.first_renewal();
         }
+        self.state.session().as_ref()?;
         let end = self.state.lease_end();
         let session = self.state.session().as_ref()?;
-        let safe = now.after(session.lease - session.lease / 2);
-        let is_due = session.renew_at <= now.tick() || end.is_none_or(|end| end < safe);
-        is_due.then(|| Owner::clone(&session.owner))
+        Some((session.renewal(end), Owner::clone(&session.owner)))
     }
 }

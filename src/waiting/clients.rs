@@ -241,8 +241,8 @@ fn give_up_place(lock: &LockId, owner: Owner, ticket: Ticket) {
 /// A connection closes. The locks that are bound to it are given up. The last hand-off that was replied to it is lost
 /// if the reply surely was not sent.
 pub fn connection_closes(ctx: &Ctx, connection: Connection) {
-    for lock in sessions(|sessions| sessions.take(connection)) {
-        note(&lock, |work| work.closed.push(connection));
+    for (lock, owner) in sessions(|sessions| sessions.take(connection)) {
+        note(&lock, |work| work.closed.push((owner, connection)));
     }
     hand_offs(|hand_offs| hand_offs.sockets.remove(&connection));
     let Some(grant) = hand_offs(|hand_offs| hand_offs.take(connection)) else {

@@ -8,7 +8,7 @@
 //! Time-outs are kept here, by the steady clock. The server's own time-outs go by the wall clock, and
 //! would come an hour late if that is set back by an hour.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
 
@@ -225,45 +225,38 @@ impl HandOffs {
     }
 }
 
-/// The locks bound to each connection.
+/// The holds that are bound to each connection: lock and holder.
 #[derive(Debug, Default)]
 pub struct Sessions {
-    bound: HashMap<Connection, HashSet<LockId, RandomState>, RandomState>,
+    bound: BTreeMap<Connection, BTreeSet<(LockId, Owner)>>,
 }
 
 impl Sessions {
-    /// A lock is bound to a connection.
-    pub fn bind(&mut self, connection: Connection, lock: &LockId) {
-        let locks = self.bound.entry(connection).or_default();
-        locks.insert(lock.clone());
+    /// A hold is bound to a connection.
+    pub fn bind(&mut self, connection: Connection, lock: LockId, owner: Owner) {
+        self.bound
+            .entry(connection)
+            .or_default()
+            .insert((lock, owner));
     }
 
-    /// A lock is not bound to a connection any more.
-    pub fn unbind(&mut self, connection: Connection, lock: &LockId) {
-        let Some(locks) = self.bound.get_mut(&connection) else {
-            return;
-        };
-        locks.remove(lock);
-        if locks.is_empty() {
-            self.bound.remove(&connection);
-        } else if is_too_roomy(locks.capacity(), locks.len()) {
-            locks.shrink_to(locks.len() * 2);
+    /// A hold is not bound to a connection any more.
+    pub fn unbind(&mut self, connection: Connection, lock: &LockId, owner: &Owner) {
+        if let Some(holds) = self.bound.get_mut(&connection) {
+            holds.remove(&(lock.clone(), Owner::clone(owner)));
+            if holds.is_empty() {
+                self.bound.remove(&connection);
+            }
         }
     }
 
-    /// The locks bound to a connection that closes. Each of them is still to be given up.
-    pub fn take(&mut self, connection: Connection) -> Vec<LockId> {
-        let locks = self.bound.remove(&connection);
-        locks.into_iter().flatten().collect()
+    /// The holds that are bound to a connection that closes. Each of them is still to be given up.
+    pub fn take(&mut self, connection: Connection) -> BTreeSet<(LockId, Owner)> {
+        self.bound.remove(&connection).unwrap_or_default()
     }
 
-    /// Number of locks bound to connections; one bound to two counts twice.
+    /// Number of holds that are bound to connections; one that is bound to two counts twice.
     pub fn count(&self) -> usize {
-        self.bound.values().map(HashSet::len).sum()
-    }
-
-    /// Forgets all: the locks live on by their leases.
-    pub fn clear(&mut self) {
-        self.bound.clear();
+        self.bound.values().map(BTreeSet::len).sum()
     }
 }

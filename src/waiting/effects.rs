@@ -82,14 +82,14 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
             ticket: Some(ticket),
         } => give_outcome(ticket, Outcome::Nil),
         Event::WakeUp { owner } => wake(ctx, scene, &scene.names.channel(&owner)),
-        Event::Bound { connection } => {
+        Event::Bound { connection, owner } => {
             let lock = scene.lock();
             events::follow_connections(ctx);
-            sessions(|sessions| sessions.bind(connection, &lock));
+            sessions(|sessions| sessions.bind(connection, lock, owner));
         }
-        Event::Unbound { connection } => {
+        Event::Unbound { connection, owner } => {
             let lock = scene.lock();
-            sessions(|sessions| sessions.unbind(connection, &lock));
+            sessions(|sessions| sessions.unbind(connection, &lock, &owner));
         }
         Event::Cancelled { ticket: None }
         | Event::Acquired { .. }

@@ -136,8 +136,10 @@ pub fn forget_if_gone(ctx: &Ctx, lock: &LockId) -> bool {
     }
     let tracked = table(|table| table.remove(lock));
     table(|table| table.set_place(lock, Place::Here));
-    for connection in tracked.connections() {
-        sessions(|sessions| sessions.unbind(connection, lock));
+    for session in tracked.sessions() {
+        for (connection, _) in &session.holders {
+            sessions(|sessions| sessions.unbind(*connection, lock, &session.owner));
+        }
     }
     let waiters = tracked.line.iter();
     for ticket in waiters.filter_map(|(_, waiter)| waiter.ticket()) {
@@ -202,7 +204,7 @@ pub fn role_changes(ctx: &Ctx, replica: bool) {
         ensure_before_sleep();
         let locks = table(|table| table.take_all(ctx));
         follow(|followed| followed.extend(locks));
-        sessions(Sessions::clear);
+        sessions(|sessions| *sessions = Sessions::default());
         hand_offs(|hand_offs| *hand_offs = HandOffs::default());
         stats(Stats::forget_holders);
     } else {

@@ -60,8 +60,8 @@ pub struct Work {
     pub gone: VecDeque<Owner>,
     /// Lost hand-offs (see [`clients`](super::clients)).
     pub lost: Vec<Grant>,
-    /// Connections that have closed, and that the lock was bound to.
-    pub closed: Vec<Connection>,
+    /// Connections that have closed, and the holders that relied on them.
+    pub closed: Vec<(Owner, Connection)>,
 }
 
 impl Work {

@@ -288,7 +288,7 @@ impl Table {
         match &tracked.shared {
             Some(shared) => shared
                 .get(owner)
-                .is_some_and(|holder| holder.session().is_some()),
+                .is_some_and(|holder| holder.session.is_some()),
             None => tracked.sessions().any(|session| *session.owner == *owner),
         }
     }

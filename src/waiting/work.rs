@@ -56,8 +56,8 @@ pub fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
             // Where another client has taken the lock away by now, there is nothing to take back.
             step.take_back(&grant.owner, grant.token, grant.session);
         }
-        for connection in &work.closed {
-            step.connection_closed(*connection);
+        for (owner, connection) in &work.closed {
+            step.connection_closed(owner, *connection);
         }
         if work.touch.is_some() {
             step.look();

@@ -137,8 +137,8 @@ impl World {
         let mut heard = connections(before);
         for event in &self.state.events {
             let fits = match event {
-                Event::Bound { connection } => heard.insert(*connection),
-                Event::Unbound { connection } => heard.remove(connection),
+                Event::Bound { connection, owner } => heard.insert((*connection, owner.clone())),
+                Event::Unbound { connection, owner } => heard.remove(&(*connection, owner.clone())),
                 _ => true,
             };
             ensure!(fits, "twice: {event:?}");
@@ -263,13 +263,9 @@ impl World {
         let due = dues.into_iter().flatten().min().unwrap_or(i64::MAX);
         let mut renewals = Vec::new();
         for session in self.sessions() {
-            let renewal = tick(session.renew_at);
-            let end = self.stored_lease_end(index(&session.owner)).map(wall);
-            ensure!(
-                end.is_none_or(|end| renewal <= end),
-                "renewed in {renewal} ms, ends in {end:?}"
-            );
-            renewals.push(renewal);
+            if let Some(end) = self.stored_lease_end(index(&session.owner)) {
+                renewals.push(wall(renewal(session, end)) - 1);
+            }
         }
         let renewal = renewals.into_iter().min();
         let waiting = !self.state.queue.is_empty() || self.state.shared.is_some();
@@ -293,12 +289,22 @@ fn polling_behind(state: &Memory) -> BTreeSet<usize> {
     behind.map(|entry| index(&entry.0)).collect()
 }
 
-fn connections(state: &Memory) -> BTreeSet<Connection> {
+fn connections(state: &Memory) -> BTreeSet<(Connection, Owner)> {
     let shared = state.shared.iter().flat_map(SharedHolders::iter);
-    let sessions = shared.filter_map(|(_, holder)| holder.session());
-    let sessions = sessions.chain(&state.session);
-    let bound = sessions.flat_map(|session| &session.holders);
-    bound.map(|(connection, _)| *connection).collect()
+    let sessions = shared.filter_map(|(_, holder)| holder.session.as_ref());
+    let mut bound = BTreeSet::new();
+    for session in sessions.chain(&state.session) {
+        let of_it = session.holders.iter();
+        bound.extend(of_it.map(|(connection, _)| (*connection, Owner::clone(&session.owner))));
+    }
+    bound
+}
+
+/// When a session is to be renewed whose lease ends then: a third of it is over, or it is tried again.
+pub(super) fn renewal(session: &Session, end: Wall) -> Wall {
+    let third = (session.lease / 3).max(1);
+    let at = end.after(third).before(session.lease);
+    session.not_before.max(at)
 }
 
 /// Whether the server sees a waiter as it was told.

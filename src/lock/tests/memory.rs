@@ -132,7 +132,9 @@ impl Holding for Memory {
 
     fn set_token(&mut self, owner: &[u8], token: i64) {
         match &mut self.shared {
-            Some(shared) => shared.set_token(owner, token),
+            Some(shared) => {
+                shared.change(owner, |holder| holder.token = token);
+            }
             None => self.token = Some(token),
         }
         self.greatest_token = self.greatest_token.max(token);
@@ -161,7 +163,7 @@ impl Sharing for Memory {
 
     fn set_lease_of(&mut self, owner: &[u8], at: Wall) {
         if let Some(shared) = &mut self.shared {
-            shared.set_lease_end(owner, at);
+            shared.change(owner, |holder| holder.lease_end = at);
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a server does beside serving commands: it notes connections that close, deals with them later, and looks at a
 //! lock when it is due. It restarts, its clock is set, and other clients change the keys.
 
+use super::checks::renewal;
 use super::life::Life;
 use super::oracle::{Cause, Checked, ensure, index};
 use super::world::{Lost, NAMES, World};
@@ -81,7 +82,13 @@ impl World {
         let holders = holders.filter(|(holder, _)| !holder.is_over(self.now));
         let stay = holders.filter(|(holder, brought)| holder.holds > *brought);
         let stay: Vec<_> = stay.map(|(of, brought)| (of.owner, brought)).collect();
-        self.step(|mut step| step.connection_closed(connection));
+        let sessions = self.sessions();
+        let relies = |of: &&Session| of.holders.iter().any(|bound| bound.0 == connection);
+        let owners = sessions.filter(relies).map(|of| Owner::clone(&of.owner));
+        let owners: Vec<_> = owners.collect();
+        for owner in owners {
+            self.step(|mut step| step.connection_closed(&owner, connection));
+        }
         self.freed_if(Cause::Closes(connection))?;
         for (owner, brought) in stay {
             if let Some(holder) = self.oracle.holder_mut(owner) {
@@ -150,13 +157,10 @@ impl World {
         Ok(())
     }
 
-    /// Whether a session's lease is to be renewed: it is time, or less than half of it is left.
+    /// Whether a session's lease is to be renewed.
     fn is_to_renew(&self, session: &Session) -> bool {
-        let end = self
-            .stored_lease_end(index(&session.owner))
-            .unwrap_or_default();
-        let left = end.since(self.now.wall());
-        session.renew_at <= self.now.tick() || left < session.lease - session.lease / 2
+        let end = self.stored_lease_end(index(&session.owner));
+        renewal(session, end.unwrap_or_default()) <= self.now.wall()
     }
 
     /// No client acts: the server does what it has to. If there is nothing, time passes.

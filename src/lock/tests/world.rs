@@ -220,7 +220,7 @@ impl World {
     /// The sessions of all holders.
     pub(super) fn sessions(&self) -> impl Iterator<Item = &Session> {
         let shared = self.state.shared.iter().flat_map(SharedHolders::iter);
-        let sessions = shared.filter_map(|(_, holder)| holder.session());
+        let sessions = shared.filter_map(|(_, holder)| holder.session.as_ref());
         self.state.session.iter().chain(sessions)
     }
 

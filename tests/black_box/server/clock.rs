@@ -84,6 +84,22 @@ fn a_polling_waiter_outlives_a_step_ahead() {
 }
 
 #[test]
+fn a_session_outlives_a_step_ahead_that_leaves_it_less_than_a_third_of_its_lease() {
+    for how in ["SESSION", "SHARED SESSION"] {
+        let server = Server::with_movable_clock(&[]);
+        let mut client = server.connect();
+        client.int(&format!("FAIRLOCK.ACQUIRE k a {how} LEASE 90000"));
+        let first = client.int("PEXPIRETIME k");
+        server.set_clock(65);
+        wait_until("it is renewed", || {
+            let end = client.int("PEXPIRETIME k");
+            assert!(end > 0, "{how}: it has ended");
+            end > first + 50_000
+        });
+    }
+}
+
+#[test]
 fn tokens_grow_over_steps_of_the_clock() {
     let server = Server::with_movable_clock(&[]);
     let mut client = server.connect();
