@@ -19,7 +19,7 @@ use crate::config;
 use crate::error::Error;
 use crate::fault;
 use crate::keyspace::OpenLock;
-use crate::lock::{Ask, Holding, Holds, Limit, Outcome, Step, Terms, Ticket, WaitMode};
+use crate::lock::{Ask, Holds, Limit, Outcome, State, Step, Terms, Ticket, WaitMode};
 use crate::server::docs::{Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::{self, step};

@@ -1,7 +1,7 @@
 //! Detects changes from outside the module since the last step, and has them repaired: when the keys were opened, and
 //! where a step relies on the list.
 
-use crate::lock::Holding;
+use crate::lock::State;
 use crate::server::Kind;
 
 use super::open_lock::OpenLock;

@@ -5,10 +5,7 @@ use std::ffi::CStr;
 
 use redis_module::NotifyEvent;
 
-use crate::lock::{
-    Event, Holder, Holding, Holds, Owner, Queueing, Session, SharedHolders, Sharing, State, Turn,
-    Waiter, Wall,
-};
+use crate::lock::{Event, Holder, Holds, Owner, Session, SharedHolders, State, Turn, Waiter, Wall};
 use crate::server::{Access, Kind, decimal};
 
 use super::fields::{TOKEN, hold_count, token_of, token_text};
@@ -35,7 +32,7 @@ fn own_event(event: &Event) -> Option<&'static CStr> {
     }
 }
 
-impl Holding for OpenLock<'_> {
+impl State for OpenLock<'_> {
     fn is_held(&mut self) -> bool {
         self.lock.kind() != Kind::Empty
     }
@@ -141,9 +138,7 @@ impl Holding for OpenLock<'_> {
         let kept = key.read(number).flatten();
         (*self.greatest).max(kept.unwrap_or(0))
     }
-}
 
-impl Sharing for OpenLock<'_> {
     fn shared(&mut self) -> Option<&mut SharedHolders> {
         let shared = self.tracked.shared.as_deref_mut();
         shared.filter(|_| !self.frozen)
@@ -183,9 +178,7 @@ impl Sharing for OpenLock<'_> {
             shared.remove(owner);
         }
     }
-}
 
-impl Queueing for OpenLock<'_> {
     fn waiting(&mut self) -> usize {
         self.line().map_or(0, Line::len)
     }
@@ -203,12 +196,12 @@ impl Queueing for OpenLock<'_> {
     }
 
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
-        let score = self
-            .tracked
-            .line
-            .get(owner)
-            .map_or_else(Wall::default, |known| known.score);
-        self.tracked.line.set(owner, Waiter { score, ..waiter });
+        let before = self.tracked.line.get(owner);
+        self.tracked.line.set(owner, waiter);
+        if before.is_some_and(|before| before.score != waiter.score) {
+            let owner = self.known.named.get(owner);
+            write::set_score(&mut self.scores, owner, waiter.score);
+        }
     }
 
     fn push(&mut self, owner: &[u8], waiter: Waiter) {
@@ -235,22 +228,6 @@ impl Queueing for OpenLock<'_> {
         }
     }
 
-    fn set_score(&mut self, owner: &[u8], at: Wall) {
-        let Some(waiter) = self.tracked.line.get(owner) else {
-            return;
-        };
-        self.tracked.line.set(
-            owner,
-            Waiter {
-                score: at,
-                ..waiter
-            },
-        );
-        write::set_score(&mut self.scores, self.known.named.get(owner), at);
-    }
-}
-
-impl State for OpenLock<'_> {
     fn turn(&mut self) -> Option<Turn> {
         self.tracked.turn.clone()
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::lock::{Holding, Holds, Now, Owner, Presence, Waiter, Wall, score};
+use crate::lock::{Holds, Now, Owner, Presence, State, Waiter, Wall, score};
 use crate::server::{Key, Str, string};
 
 use super::names::is_redissons;

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use crate::lock::{Event, Holder, Holding, Owner, SharedHolders, State, Terms, Wall};
+use crate::lock::{Event, Holder, Owner, SharedHolders, State, Terms, Wall};
 use crate::server::{Access, Key, Kind, string};
 
 use super::fields::{entry, hold_count, read_entry};

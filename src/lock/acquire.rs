@@ -231,7 +231,7 @@ impl<S: State> Step<'_, S> {
             terms: ask.terms,
             patience: ask.patience,
             deadline: self.now.listening_after(ask.patience),
-            score: Wall::default(),
+            score: queued.map_or_else(Wall::default, |(_, waiter)| waiter.score),
             since: queued.map_or(self.now.steady, |(_, waiter)| waiter.since),
         };
         let index = if let Some((index, before)) = queued {

@@ -84,5 +84,5 @@ pub use parts::{
 };
 pub use release::{GiveUp, TakeAway};
 pub use roomy::{give_back, is_too_roomy};
-pub use state::{Holding, Queueing, Sharing, State};
+pub use state::State;
 pub use step::Step;

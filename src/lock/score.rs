@@ -12,14 +12,14 @@
 
 use super::clock::{Millis, Now, Wall};
 use super::parts::{Owner, Waiter};
-use super::state::{Holding, Queueing};
+use super::state::State;
 use super::step::Step;
 
 /// The score of a head that is blocked is set at most once in as many milliseconds.
 const REFRESH: Millis = 1000;
 
 /// What is left of the lease; 0 if the lock is free or has none.
-pub fn lease_left<S: Holding>(state: &mut S, now: Now) -> Millis {
+pub fn lease_left<S: State>(state: &mut S, now: Now) -> Millis {
     let end = state.lease_end();
     end.map_or(0, |end| end.since(now.wall()))
 }
@@ -32,7 +32,7 @@ pub fn ahead(lease_left: Millis, patience: Millis, index: usize) -> Millis {
     lease_left.saturating_add(patience.saturating_mul(position))
 }
 
-impl<S: Holding + Queueing> Step<'_, S> {
+impl<S: State> Step<'_, S> {
     /// What is left of the lease, as [`lease_left`].
     pub(super) fn lease_left(&mut self) -> Millis {
         lease_left(self.state, self.now)
@@ -47,22 +47,22 @@ impl<S: Holding + Queueing> Step<'_, S> {
     /// A waiter at a 0-based position has asked: sets its score anew, if so much time has passed since the score
     /// was set that scripts might soon drop the waiter.
     pub(super) fn refresh_score(&mut self, owner: &[u8], index: usize) {
-        let Some(waiter) = self.state.waiter(owner) else {
+        let Some(mut waiter) = self.state.waiter(owner) else {
             return;
         };
         let patience = waiter.patience;
         let least = ahead(0, patience, index).saturating_sub(patience / 2);
         if waiter.score < self.now.after(least) {
             let left = self.lease_left();
-            let score = self.now.after(ahead(left, patience, index));
-            self.state.set_score(owner, score);
+            waiter.score = self.now.after(ahead(left, patience, index));
+            self.state.set_waiter(owner, waiter);
         }
     }
 
     /// Rewrites the head's score if it is no longer ahead of now while the head lives. Scripts stop at the first head
     /// whose score is ahead, which protects all waiters behind it as well.
     pub(super) fn refresh_head_score(&mut self) {
-        let Some((owner, waiter)) = self.living_head() else {
+        let Some((owner, mut waiter)) = self.living_head() else {
             return;
         };
         let left = self.lease_left();
@@ -73,8 +73,8 @@ impl<S: Holding + Queueing> Step<'_, S> {
             } else {
                 1
             };
-            let score = self.now.after(ahead(left, waiter.patience.max(least), 0));
-            self.state.set_score(&owner, score);
+            waiter.score = self.now.after(ahead(left, waiter.patience.max(least), 0));
+            self.state.set_waiter(&owner, waiter);
         }
     }
 

@@ -172,10 +172,12 @@ impl<S: State> Step<'_, S> {
             return sleep;
         }
         self.asked(owner, patience, Millis::try_from(sleep).unwrap_or(0));
-        if wait.sleep == Sleep::BehindHead {
-            self.state.set_score(owner, joined_at);
-        } else {
-            self.refresh_score(owner, index);
+        match self.state.waiter(owner) {
+            Some(waiter) if wait.sleep == Sleep::BehindHead => {
+                let score = joined_at;
+                self.state.set_waiter(owner, Waiter { score, ..waiter });
+            }
+            _ => self.refresh_score(owner, index),
         }
         sleep
     }

@@ -7,14 +7,14 @@ use super::clock::Wall;
 use super::event::Event;
 use super::holders::Holder;
 use super::parts::Limit;
-use super::state::{Holding, Sharing, State};
+use super::state::State;
 use super::step::Step;
 
 /// How many holders whose leases have ended are dropped in one step, so that the step does not delay other
 /// clients.
 const DROP_BATCH: usize = 500;
 
-impl<S: Holding + Sharing> Step<'_, S> {
+impl<S: State> Step<'_, S> {
     /// Whether an owner with this limit could be a holder now.
     pub(super) fn fits(&mut self, limit: Limit) -> bool {
         !self.state.is_held() || !limit.is_exclusive() && self.have_room(limit)
@@ -75,9 +75,7 @@ impl<S: Holding + Sharing> Step<'_, S> {
             self.state.set_lease_end(last);
         }
     }
-}
 
-impl<S: State> Step<'_, S> {
     /// Drops shared holders whose leases have ended. Each step begins with this; `asking` as for [`Self::settle`].
     pub(super) fn drop_ended(&mut self, asking: Option<&[u8]>) {
         if self.state.shared().is_none() {

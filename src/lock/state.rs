@@ -1,13 +1,4 @@
-//! The state of one lock, wherever it is stored, as the rules need it: the trait [`State`], over three smaller ones.
-//!
-//! - [`Holding`]: the lock's hash;
-//! - [`Sharing`]: the shared holders beside it;
-//! - [`Queueing`]: the waiters;
-//! - [`State`]: all of these, and what is in no key: turn, session, and what has happened.
-//!
-//! Steps need the whole state. Rules that need less are bound to less: the scores ([`super::score`]) to `Holding` and
-//! `Queueing`, limits and leases of holders ([`super::sharing`]) to `Holding` and `Sharing`. So these rules can change
-//! neither turn nor session, and emit no events.
+//! The state of one lock, wherever it is stored, as the rules need it.
 //!
 //! Implementations only store and fetch; every decision is in [`super::Step`]. No method on queue
 //! and holders may cost more than the logarithm of their number. An owner is in the queue at most once, and
@@ -19,8 +10,8 @@ use super::event::Event;
 use super::holders::{Holder, SharedHolders};
 use super::parts::{Holds, Owner, Session, Turn, Waiter};
 
-/// The holder of the lock, if any, and the end of its lease.
-pub trait Holding {
+/// The state of one lock: its holders, its waiters, and what is in no key: turn, session, and what has happened.
+pub trait State {
     /// Whether anyone holds the lock.
     fn is_held(&mut self) -> bool;
     /// When the lock frees itself; `None` if it is free or has no lease. Of a lock with several holders
@@ -46,10 +37,7 @@ pub trait Holding {
     /// The greatest token that this lock may have had: given by this server run to any lock, or kept for
     /// this one; 0 if there is none. It keeps tokens growing where the clock has stepped back.
     fn last_token(&mut self) -> i64;
-}
 
-/// Several holders at a time.
-pub trait Sharing {
     /// The shared holders. `None` if the lock is free or has an exclusive holder.
     fn shared(&mut self) -> Option<&mut SharedHolders>;
     /// Makes `owner` a holder, with one hold: the exclusive one, or one of the shared holders. The lock is free, or its
@@ -59,10 +47,7 @@ pub trait Sharing {
     fn set_lease_of(&mut self, owner: &[u8], at: Wall);
     /// Takes a shared holder out; others remain.
     fn dismiss(&mut self, owner: &[u8]);
-}
 
-/// The waiters in their order.
-pub trait Queueing {
     /// Number of waiters.
     fn waiting(&mut self) -> usize;
     /// 0-based position of a waiter.
@@ -71,7 +56,7 @@ pub trait Queueing {
     fn waiter(&mut self, owner: &[u8]) -> Option<Waiter>;
     /// Owner and waiter at a 0-based position.
     fn waiter_at(&mut self, index: usize) -> Option<(Owner, Waiter)>;
-    /// Changes how this server sees a waiter, but for its score; no effect on others.
+    /// Changes how this server sees a waiter, and its score; no effect on others.
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter);
     /// Adds `owner` at the end of the queue, with its score.
     fn push(&mut self, owner: &[u8], waiter: Waiter);
@@ -81,12 +66,7 @@ pub trait Queueing {
     fn withdraw(&mut self, owner: &[u8]) {
         self.remove(owner);
     }
-    /// Sets the score of an owner in the queue.
-    fn set_score(&mut self, owner: &[u8], at: Wall);
-}
 
-/// The whole state of one lock.
-pub trait State: Holding + Sharing + Queueing {
     /// Whose turn it is, if a polling head can have the lock and was woken.
     fn turn(&mut self) -> Option<Turn>;
     /// Sets or ends the turn.

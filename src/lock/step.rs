@@ -6,7 +6,7 @@
 
 use super::clock::Now;
 use super::parts::{Refusal, Rules};
-use super::state::{Holding, State};
+use super::state::State;
 
 /// A step on the lock with this state.
 #[derive(Debug)]
@@ -35,9 +35,7 @@ impl<S: State> Step<'_, S> {
         self.renew_due_sessions();
         self.settle(None);
     }
-}
 
-impl<S: Holding> Step<'_, S> {
     /// Refuses a step that would change application data. The key is not empty.
     pub(super) fn require_lock(&mut self) -> Result<(), Refusal> {
         let is_lock = self.state.is_lock();

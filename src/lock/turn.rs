@@ -186,9 +186,8 @@ impl<S: State> Step<'_, S> {
                 Presence::Found if self.rules.intercepts => {
                     // If it lives, it is seen asking, or asks by a script that sets its score anew.
                     let at = self.now.after(self.now.left_until(until));
-                    if waiter.score > at {
-                        self.state.set_score(&owner, at);
-                    }
+                    waiter.score = waiter.score.min(at);
+                    self.state.set_waiter(&owner, waiter);
                 }
                 Presence::Found => (),
                 // Behind a waiter that the server serves itself, no waiter needs to hurry.

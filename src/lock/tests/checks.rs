@@ -9,7 +9,7 @@ use super::memory::Memory;
 use super::oracle::{Checked, Queued, ensure, index};
 use super::world::{NAMES, World};
 use crate::lock::{
-    Connection, Event, Holding, Holds, Owner, Presence, Session, SharedHolders, Tick, Waiter, Wall,
+    Connection, Event, Holds, Owner, Presence, Session, SharedHolders, State, Tick, Waiter, Wall,
 };
 
 /// A step, and the state before it.

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::lock::{
-    Event, Holder, Holding, Holds, Now, Owner, Queueing, Session, SharedHolders, Sharing, State,
-    Turn, Waiter, Wall,
+    Event, Holder, Holds, Now, Owner, Session, SharedHolders, State, Turn, Waiter, Wall,
 };
 
 /// One lock in memory. Everything is public: a test may put it in any state.
@@ -88,7 +87,7 @@ impl Memory {
     }
 }
 
-impl Holding for Memory {
+impl State for Memory {
     fn is_held(&mut self) -> bool {
         self.holder.is_some() || !self.counts.is_empty()
     }
@@ -143,9 +142,7 @@ impl Holding for Memory {
     fn last_token(&mut self) -> i64 {
         self.greatest_token
     }
-}
 
-impl Sharing for Memory {
     fn shared(&mut self) -> Option<&mut SharedHolders> {
         self.shared.as_mut()
     }
@@ -173,9 +170,7 @@ impl Sharing for Memory {
             shared.remove(owner);
         }
     }
-}
 
-impl Queueing for Memory {
     fn waiting(&mut self) -> usize {
         self.queue.len()
     }
@@ -194,8 +189,7 @@ impl Queueing for Memory {
 
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
         if let Some(known) = self.find(owner) {
-            let score = known.score;
-            *known = Waiter { score, ..waiter };
+            *known = waiter;
         }
     }
 
@@ -207,14 +201,6 @@ impl Queueing for Memory {
         self.queue.retain(|entry| entry.0.as_ref() != owner);
     }
 
-    fn set_score(&mut self, owner: &[u8], at: Wall) {
-        if let Some(known) = self.find(owner) {
-            known.score = at;
-        }
-    }
-}
-
-impl State for Memory {
     fn turn(&mut self) -> Option<Turn> {
         self.turn.clone()
     }

@@ -6,8 +6,7 @@ use super::life::Life;
 use super::oracle::{Cause, Checked, ensure, index};
 use super::world::{Lost, NAMES, World};
 use crate::lock::{
-    Connection, Holding, Millis, Now, Owner, Presence, Queueing, Session, SharedHolders, Sharing,
-    Wall,
+    Connection, Millis, Now, Owner, Presence, Session, SharedHolders, State, Waiter, Wall,
 };
 
 impl World {
@@ -316,7 +315,10 @@ impl World {
 
     pub(super) fn set_score(&mut self, owner: usize, ahead: i64) {
         let score = self.client(ahead);
-        self.state.set_score(NAMES[owner], score);
+        if let Some(waiter) = self.state.waiter(NAMES[owner]) {
+            self.state
+                .set_waiter(NAMES[owner], Waiter { score, ..waiter });
+        }
         self.touch();
     }
 
