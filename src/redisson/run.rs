@@ -3,7 +3,7 @@
 use crate::keyspace::{Names, OpenLock};
 use crate::lock::Step;
 use crate::server::{Args, Ctx, Reply};
-use crate::waiting::{self, WakeUp};
+use crate::waiting::{self, Cause, WakeUp};
 
 use super::call::ScriptCall;
 use super::forms::{self, Form, Unlocking};
@@ -71,9 +71,12 @@ fn take(
 ) -> Option<Reply> {
     let owner = script.form.owner();
     let owner = owner.and_then(|index| call.arguments.string(index));
-    let decided = waiting::step_of_script(call.ctx, names, wake_up, |step| {
+    waiting::require_own_queue(call.ctx, names.name()).ok()?;
+    let decided = waiting::step_on(call.ctx, names, Cause::Command(wake_up), |step| {
+        // Without its queue a lock is left to the script.
+        step.state.require_queue()?;
         step.state.learn_name(owner);
-        decide(step)
+        Ok(decide(step))
     });
     // A key of another type: the script has its own error for that.
     decided.ok()?

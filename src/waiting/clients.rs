@@ -51,7 +51,7 @@ use super::connections::{Blocked, BlockedAcquire, Client, Outcome, Request};
 use super::effects::{give_outcome, not_received};
 use super::record::{Grant, LockId, Place};
 use super::state::{
-    blocked, hand_off_lost, hand_offs, note, sessions, stats, table, touch, waiting,
+    blocked, hand_off_lost, hand_offs, listening, note, sessions, stats, table, touch,
 };
 use super::step::set_timer;
 
@@ -104,11 +104,11 @@ pub fn block(
 
 /// Unblocks every client that has an outcome. Called when an iteration of the event loop ends.
 pub fn unblock_ended() {
-    while let Some(ticket) = blocked(Blocked::take_ended) {
-        let client = blocked(|blocked| blocked.remove(ticket));
-        if let Some((handle, Some(outcome))) = client.map(|client| (client.handle, client.outcome))
+    for ticket in blocked(Blocked::take_ended) {
+        if let Some(client) = blocked(|blocked| blocked.remove(ticket))
+            && let Some(outcome) = client.outcome
         {
-            handle.unblock(outcome);
+            client.handle.unblock(outcome);
         }
     }
 }
@@ -199,7 +199,7 @@ const PROMPT: Millis = 2;
 fn token_for(ctx: &Ctx, grant: &Grant) -> Reply {
     let connection = ctx.client_id();
     let is_late = conditions::tick() >= grant.at.after(PROMPT)
-        || waiting(|waiting| waiting.conditions.listening.get().catches_up());
+        || listening(|listening| listening.catches_up());
     events::follow_connections(ctx);
     if is_late && has_hung_up(ctx, connection) {
         hand_off_lost(grant.clone());

@@ -12,21 +12,18 @@ use crate::server::{Ctx, clock, in_cluster};
 
 use super::record::LockId;
 use super::stable::{DOUBT, Slots};
-use super::state::{known_slots, waiting};
+use super::state::{known_slots, listening, waiting};
 
 /// The server's clocks.
 pub fn now() -> Now {
     let steady = clock::steady_micros();
-    let (tick, listening) = (
-        Tick::of(steady),
-        waiting(|waiting| waiting.conditions.listening.get()),
-    );
-    Now {
+    let tick = Tick::of(steady);
+    listening(|listening| Now {
         micros: clock::wall_micros(),
         steady,
         behind: listening.behind(tick),
         heard: listening.heard(tick),
-    }
+    })
 }
 
 /// The steady clock alone.

@@ -8,12 +8,12 @@
 //! Time-outs are kept here, by the steady clock. The server's own time-outs go by the wall clock, and
 //! would come an hour late if that is set back by an hour.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
 
 use crate::error::Error;
-use crate::lock::{Connection, Owner, Tick, Ticket, give_back, is_too_roomy};
+use crate::lock::{Connection, Owner, Tick, Ticket, give_back};
 use crate::server::block::{Handle, Id, Socket};
 
 use super::record::{Grant, LockId};
@@ -68,7 +68,7 @@ pub struct Blocked {
     by_until: BTreeSet<(Tick, Ticket)>,
     tickets: HashMap<Id, Ticket, RandomState>,
     /// Those with an outcome, in the order in which they got it.
-    ended: VecDeque<Ticket>,
+    ended: Vec<Ticket>,
     last_ticket: Ticket,
 }
 
@@ -101,7 +101,7 @@ impl Blocked {
             return Err(outcome);
         };
         client.outcome = Some(outcome);
-        self.ended.push_back(ticket);
+        self.ended.push(ticket);
         if let Some(until) = client.until.take() {
             self.by_until.remove(&(until, ticket));
         }
@@ -119,13 +119,9 @@ impl Blocked {
         }
     }
 
-    /// The first with an outcome, in the order in which they got it. It is still to be removed.
-    pub fn take_ended(&mut self) -> Option<Ticket> {
-        let first = self.ended.pop_front();
-        if is_too_roomy(self.ended.capacity(), self.ended.len()) {
-            self.ended.shrink_to(self.ended.len() * 2);
-        }
-        first
+    /// Those with an outcome, in the order in which they got it. They are still to be removed.
+    pub fn take_ended(&mut self) -> Vec<Ticket> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Forgets a client.
@@ -175,11 +171,11 @@ impl Blocked {
 #[derive(Debug, Default)]
 pub struct HandOffs {
     /// Their tokens.
-    tokens: HashSet<i64, RandomState>,
+    tokens: BTreeSet<i64>,
     /// The last that was replied on each connection.
-    replied: HashMap<Connection, Grant, RandomState>,
+    replied: BTreeMap<Connection, Grant>,
     /// The sockets of connections that were asked for, until they close.
-    pub sockets: HashMap<Connection, Socket, RandomState>,
+    pub sockets: BTreeMap<Connection, Socket>,
 }
 
 impl HandOffs {
@@ -190,11 +186,7 @@ impl HandOffs {
 
     /// A hand-off needs no attention any more. False if it did not before.
     pub fn end(&mut self, token: i64) -> bool {
-        let did = self.tokens.remove(&token);
-        if is_too_roomy(self.tokens.capacity(), self.tokens.len()) {
-            self.tokens.shrink_to(self.tokens.len() * 2);
-        }
-        did
+        self.tokens.remove(&token)
     }
 
     /// The receiver of a hand-off was replied on its connection. If it has been replied an earlier one, it has asked
@@ -219,9 +211,7 @@ impl HandOffs {
 
     /// The last hand-off that was replied on a connection, which is forgotten. It is still to be ended.
     pub fn take(&mut self, connection: Connection) -> Option<Grant> {
-        let grant = self.replied.remove(&connection)?;
-        give_back(&mut self.replied);
-        Some(grant)
+        self.replied.remove(&connection)
     }
 }
 

@@ -15,7 +15,7 @@ use super::conditions::{self, Slice};
 use super::foreign;
 use super::schedule::Ring;
 use super::slots;
-use super::state::{blocked, known_slots, rest_if_idle, table, waiting};
+use super::state::{blocked, known_slots, listening, rest_if_idle, table, waiting};
 use super::step::set_timer;
 use super::work;
 
@@ -51,9 +51,7 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
     if is_any_lock_tracked() {
         let alarm = alarm();
         listening(|listening| listening.begins(began, ctx.writes_paused(), alarm));
-        conditions::make_up_for(waiting(|waiting| {
-            waiting.conditions.listening.get().missed()
-        }));
+        conditions::make_up_for(listening(|listening| listening.missed()));
     } else {
         listening(Listening::rests);
         work::patrol_no_more();
@@ -95,10 +93,7 @@ fn stop_timer_if_idle(ctx: &Ctx) {
 /// Times out clients, but only after all requests that came in time were read: one of them may serve the client.
 fn time_out_due(ctx: &Ctx) {
     if blocked(|blocked| blocked.next_timeout()).is_some() {
-        clients::time_out_due(
-            ctx,
-            waiting(|waiting| waiting.conditions.listening.get().read_until()),
-        );
+        clients::time_out_due(ctx, listening(|listening| listening.read_until()));
     }
 }
 
@@ -111,19 +106,11 @@ fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
     // Before 7.2 the server computes how long to sleep before it calls this hook, so it may sleep past a new
     // alarm. Clients whose time is up, and that were left for the next iteration, have no timer.
     let is_time_up = blocked(|blocked| blocked.next_timeout()).is_some_and(|until| until <= now);
-    let catches_up = waiting(|waiting| waiting.conditions.listening.get().catches_up());
+    let catches_up = listening(|listening| listening.catches_up());
     if (is_time_up && !catches_up) || (is_new && wakes < own_job) {
         events::hurry();
     }
     listening(|listening| listening.ends(now, ctx.writes_paused(), wakes));
-}
-
-fn listening(change: impl FnOnce(&mut Listening)) {
-    waiting(|waiting| {
-        let mut listening = waiting.conditions.listening.get();
-        change(&mut listening);
-        waiting.conditions.listening.set(listening);
-    });
 }
 
 fn alarm() -> Option<Tick> {
@@ -188,7 +175,7 @@ fn look_at_due_locks(ctx: &Ctx) {
         }
     }
     set_timer(ctx, now);
-    let catches_up = waiting(|waiting| waiting.conditions.listening.get().catches_up());
+    let catches_up = listening(|listening| listening.catches_up());
     if table(|table| table.schedule.is_due(now)) && !catches_up {
         // The timer would wait for a millisecond.
         events::hurry();

@@ -3,7 +3,7 @@
 //! Everything that changes a lock goes through [`step()`]. These call it:
 //!
 //! - a command takes a step at once: it parses, checks permissions, and calls [`step()`] with the rule to apply;
-//! - an intercepted script does the same through [`step_of_script`];
+//! - an intercepted script does the same through [`step_on`];
 //! - a timer rings when the first lock or the first WAIT is due. The server runs timers after it has read its
 //!   sockets; [`event_loop`] then looks at the locks that are due. It does so at the beginning of an iteration,
 //!   too;
@@ -88,7 +88,7 @@ pub use connections::Outcome;
 pub use effects::WakeUp;
 pub use foreign::has_queue;
 pub use record::{Grant, LockId};
-pub use step::{require_own_queue, require_rest, step, step_of_script};
+pub use step::{Cause, require_own_queue, require_rest, step, step_on};
 use table::Table;
 
 /// What the module does at the server's events.

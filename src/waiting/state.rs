@@ -26,6 +26,8 @@ pub struct Waiting {
     sessions: RefCell<Sessions>,
     hand_offs: RefCell<HandOffs>,
     stats: RefCell<Stats>,
+    /// For how long the server has not listened to its clients.
+    listening: RefCell<Listening>,
     /// [`step`](mod@super::step): whether one is under way, since steps do not nest.
     pub stepping: Cell<bool>,
     /// For the next step, cleared.
@@ -50,8 +52,6 @@ pub struct Conditions {
     pub greatest_token: Cell<i64>,
     /// Until when waiters that are found in the keys count as alive.
     pub grace: Cell<Heard>,
-    /// For how long the server has not listened to its clients.
-    pub listening: Cell<Listening>,
     /// Until when permissions may have changed last.
     pub permissions_change: Cell<Tick>,
 }
@@ -99,6 +99,11 @@ pub fn sessions<T>(body: impl FnOnce(&mut Sessions) -> T) -> T {
 /// The hand-offs whose receivers may not have their tokens.
 pub fn hand_offs<T>(body: impl FnOnce(&mut HandOffs) -> T) -> T {
     waiting(|waiting| body(&mut waiting.hand_offs.borrow_mut()))
+}
+
+/// For how long the server has not listened to its clients.
+pub fn listening<T>(body: impl FnOnce(&mut Listening) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.listening.borrow_mut()))
 }
 
 /// What is counted.

@@ -78,24 +78,6 @@ pub fn step<T>(
     step_on(ctx, &Names::of(lock), Cause::Command(None), decide)
 }
 
-/// Takes the step that a script has become. `wake_up` says how the head is woken, if not as configured.
-///
-/// # Errors
-/// As [`step`].
-pub fn step_of_script<T>(
-    ctx: &Ctx,
-    names: &Names,
-    wake_up: Option<WakeUp<'_>>,
-    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> T,
-) -> Result<T, Error> {
-    require_own_queue(ctx, names.name())?;
-    step_on(ctx, names, Cause::Command(wake_up), |step| {
-        // Without its queue a lock is left to the script.
-        step.state.require_queue()?;
-        Ok(decide(step))
-    })
-}
-
 /// What a step is taken for.
 #[derive(Clone, Copy)]
 pub enum Cause<'a> {
