@@ -59,7 +59,7 @@ impl Command for Acquire {
             Ok((decide(&call, ctx, step, ticket)?, step.now))
         })?;
         Ok(match (outcome, call.wait.unwrap_or(Wait::Block(0))) {
-            (Outcome::Acquired(acquired), _) => Reply::Integer(acquired.token),
+            (Outcome::Acquired(token), _) => Reply::Integer(token),
             (Outcome::Declined, _) => Reply::Nil,
             // The reply comes from `waiting`, when the wait ends.
             (Outcome::Joined(_), Wait::Block(timeout)) => {

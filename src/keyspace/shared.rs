@@ -85,7 +85,7 @@ impl OpenLock<'_> {
             return written == 0;
         };
         let named = self.lock.len().saturating_sub(1);
-        written == shared.len() && named == shared.len() && expiry == shared.last_end()
+        written == shared.count() && named == shared.count() && expiry == shared.last_end()
     }
 
     /// Makes the lock's hash, the other key and what is tracked agree.
@@ -119,11 +119,11 @@ impl OpenLock<'_> {
             });
             mended.insert(owner, holder);
         }
-        for (owner, lost) in tracked.take_all() {
+        for (owner, lost) in tracked.iter() {
             // Another client took this holder out: the rules find its lease over, and end its session.
-            let mut lost = lost;
+            let mut lost = lost.clone();
             lost.lease_end = Wall::default();
-            mended.insert(owner, lost);
+            mended.insert(Owner::clone(owner), lost);
         }
         fit_leases(&mut mended, expiry);
         self.write_mended(&mended, &written);
@@ -148,13 +148,10 @@ impl OpenLock<'_> {
     /// Another client has put a hash in the lock's place that is none of its holders': they have lost the lock.
     fn lose_shared(&mut self) {
         let lost = self.tracked.shared.take().unwrap_or_default();
-        for (owner, holder) in lost.take_all() {
-            for (connection, _) in holder
-                .session
-                .into_iter()
-                .flat_map(|session| session.holders)
-            {
-                let owner = Owner::clone(&owner);
+        for (owner, holder) in lost.iter() {
+            let session = holder.session.iter();
+            for (connection, _) in session.flat_map(|session| &session.holders) {
+                let (connection, owner) = (*connection, Owner::clone(owner));
                 self.emit(Event::Unbound { connection, owner });
             }
             let since = holder.since;

@@ -16,7 +16,7 @@ impl OpenLock<'_> {
             .tracked
             .shared
             .as_ref()
-            .map_or(0, |shared| shared.len());
+            .map_or(0, |shared| shared.count());
         if holders <= COMPACT || self.tracked.wide.holders {
             return;
         }

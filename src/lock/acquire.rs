@@ -32,15 +32,6 @@ pub enum WaitMode {
     Polling,
 }
 
-/// A lock obtained at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Acquired {
-    /// The fencing token.
-    pub token: i64,
-    /// The owner held the lock before.
-    pub reentrant: bool,
-}
-
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
@@ -53,8 +44,8 @@ pub struct Joined {
 /// What has come of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The owner holds the lock.
-    Acquired(Acquired),
+    /// The owner holds the lock, by this fencing token.
+    Acquired(i64),
     /// It waits.
     Joined(Joined),
     /// It does not, and did not want to wait. If it is in the queue, it is as alive there as it was before it asked.
@@ -69,8 +60,8 @@ impl<S: State> Step<'_, S> {
     /// # Errors
     /// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`], [`Refusal::OtherLimit`], [`Refusal::QueueFull`].
     pub fn ask(&mut self, ask: &Ask<'_>) -> Result<Outcome, Refusal> {
-        if let Some(acquired) = self.acquire(ask)? {
-            return Ok(Outcome::Acquired(acquired));
+        if let Some(token) = self.acquire(ask)? {
+            return Ok(Outcome::Acquired(token));
         }
         let queued = self.state.waiter(ask.owner);
         let is_full = queued.is_none() && self.state.waiting() >= self.rules.max_waiters;
@@ -86,8 +77,9 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Takes the lock if the owner can have it now. Otherwise only dead waiters have left the queue.
-    fn acquire(&mut self, ask: &Ask<'_>) -> Result<Option<Acquired>, Refusal> {
+    /// Takes the lock if the owner can have it now, and returns its token. Otherwise only dead waiters have left the
+    /// queue.
+    fn acquire(&mut self, ask: &Ask<'_>) -> Result<Option<i64>, Refusal> {
         self.drop_ended(Some(ask.owner));
         match self.state.holds(ask.owner) {
             Holds::Unreadable => Err(Refusal::NotALock),
@@ -115,7 +107,7 @@ impl<S: State> Step<'_, S> {
     ///
     /// An owner that asks is alive, even if its connection has closed or its deadline has passed: that was not dealt
     /// with yet. If it waits, it keeps its place, as it does in an exclusive lock.
-    fn refuse(&mut self, ask: &Ask<'_>) -> Result<Option<Acquired>, Refusal> {
+    fn refuse(&mut self, ask: &Ask<'_>) -> Result<Option<i64>, Refusal> {
         if self.state.shared().is_none() {
             return Ok(None);
         }
@@ -137,7 +129,7 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Takes an available lock, unless a living waiter is ahead.
-    fn take_in_turn(&mut self, ask: &Ask<'_>) -> Option<Acquired> {
+    fn take_in_turn(&mut self, ask: &Ask<'_>) -> Option<i64> {
         self.settle(Some(ask.owner));
         let head = self.state.waiter_at(0);
         let ahead = head.is_some_and(|(head, _)| *head != *ask.owner);
@@ -150,10 +142,7 @@ impl<S: State> Step<'_, S> {
             // Those behind may be tolerated as well.
             self.settle(None);
         }
-        Some(Acquired {
-            token,
-            reentrant: false,
-        })
+        Some(token)
     }
 
     /// An owner that takes the lock leaves the queue, if it was in it.
@@ -170,7 +159,7 @@ impl<S: State> Step<'_, S> {
         });
     }
 
-    fn hold_again(&mut self, ask: &Ask<'_>, count: i64) -> Result<Acquired, Refusal> {
+    fn hold_again(&mut self, ask: &Ask<'_>, count: i64) -> Result<i64, Refusal> {
         // An exclusive holder may ask in any way. A shared holder may not change the limit that others rely on.
         if self
             .limit_of(ask.owner)
@@ -198,10 +187,7 @@ impl<S: State> Step<'_, S> {
             token,
             once: ask.once,
         });
-        Ok(Acquired {
-            token,
-            reentrant: true,
-        })
+        Ok(token)
     }
 
     /// Whether more is left of a holder's lease than it asks for. True for a holder without a lease.

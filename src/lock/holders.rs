@@ -62,13 +62,8 @@ pub struct SharedHolders {
 
 impl SharedHolders {
     /// Their number.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.holders.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.holders.is_empty()
     }
 
     /// One of them.
@@ -91,7 +86,7 @@ impl SharedHolders {
     pub fn have_room(&self, limit: Limit) -> bool {
         self.least_limit()
             .min(limit)
-            .tolerates(self.len().saturating_add(1))
+            .tolerates(self.count().saturating_add(1))
     }
 
     /// When the first lease ends.
@@ -102,13 +97,6 @@ impl SharedHolders {
     /// When the last lease ends.
     pub fn last_end(&self) -> Option<Wall> {
         self.ends.last().map(|(end, _)| *end)
-    }
-
-    /// Their names, and when they became holders. Walks them.
-    pub fn owners(&self) -> Vec<(Owner, Option<u64>)> {
-        let holders = self.holders.iter();
-        let owners = holders.map(|(owner, holder)| (Owner::clone(owner), holder.since));
-        owners.collect()
     }
 
     /// The holder whose lease ends last.
@@ -152,11 +140,6 @@ impl SharedHolders {
         }
         self.ends.remove(&(holder.lease_end, owner));
         Some(holder)
-    }
-
-    /// Takes all out.
-    pub fn take_all(self) -> BTreeMap<Owner, Holder> {
-        self.holders
     }
 
     /// Changes one of them.

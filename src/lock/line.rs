@@ -256,6 +256,7 @@ mod tests {
 
     fn check(line: &Line, oracle: &[u16]) {
         assert_eq!(line.len(), oracle.len());
+        assert_eq!(line.is_empty(), oracle.is_empty());
         let asks = |name: &u16| !waiter(u64::from(*name)).presence.is_scripted();
         assert_eq!(line.has_commanding(), oracle.iter().any(asks));
         for (index, name) in oracle.iter().enumerate() {
@@ -327,7 +328,9 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_waiter_can_change() {
+        assert!(Line::<RandomState>::default().is_new());
         let mut line: Line = Line::of([(owner(1), waiter(1)), (owner(1), waiter(2))]);
+        assert!(!line.is_new());
         assert_eq!(line.get(&owner(1)), Some(waiter(1)));
         assert!(line.has_commanding());
         line.set(&owner(1), waiter(3));

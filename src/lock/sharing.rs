@@ -110,11 +110,10 @@ impl<S: State> Step<'_, S> {
 
     /// Frees the lock from its shared holders, and emits what `happened` to each of them.
     pub(super) fn free_shared(&mut self, happened: impl Fn(Option<u64>) -> Event) {
-        let shared = self.state.shared();
-        let holders = shared.map(|shared| shared.owners()).unwrap_or_default();
-        for (owner, since) in holders {
-            self.end_session_of(&owner);
-            self.state.emit(happened(since));
+        let shared = self.state.shared().cloned().unwrap_or_default();
+        for (owner, holder) in shared.iter() {
+            self.end_session_of(owner);
+            self.state.emit(happened(holder.since));
         }
         self.state.free();
     }
@@ -123,7 +122,7 @@ impl<S: State> Step<'_, S> {
     pub(super) fn drop_holder(&mut self, owner: &[u8]) -> Option<u64> {
         let shared = self.state.shared()?;
         let since = shared.get(owner)?.since;
-        let is_last = shared.len() == 1;
+        let is_last = shared.count() == 1;
         self.end_session_of(owner);
         if is_last {
             self.state.free();

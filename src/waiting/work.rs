@@ -142,7 +142,7 @@ pub fn patrol_no_more() {
 }
 
 fn patrol_one(ctx: &Ctx, lock: &LockId) {
-    let holders = |tracked: &Tracked| tracked.shared.as_ref().map(|shared| shared.len());
+    let holders = |tracked: &Tracked| tracked.shared.as_ref().map(|shared| shared.count());
     let Some(shared) = table(|table| table.tracked(lock).map(holders)) else {
         return;
     };

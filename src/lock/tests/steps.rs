@@ -7,7 +7,7 @@ use super::oracle::{Asking, Cause, Checked, Queued, ensure};
 use super::scope::Wait;
 use super::world::{NAMES, World};
 use crate::lock::{
-    Acquired, Ask, GiveUp, Joined, Limit, Millis, Outcome, Refusal, TakeAway, Terms, WaitMode,
+    Ask, GiveUp, Joined, Limit, Millis, Outcome, Refusal, TakeAway, Terms, WaitMode,
 };
 
 impl World {
@@ -52,7 +52,7 @@ impl World {
             place,
             session: ask.terms.session,
             token: match outcome {
-                Ok(Outcome::Acquired(acquired)) => Some(acquired.token),
+                Ok(Outcome::Acquired(token)) => Some(token),
                 _ => None,
             },
         };
@@ -72,9 +72,7 @@ impl World {
         let is_holder = self.oracle.is_holder(owner);
         ensure!(is_holder == acquired, "{outcome:?}, holds: {is_holder}");
         match outcome {
-            Ok(Outcome::Acquired(acquired)) => {
-                ensure!(!acquired.reentrant, "acquired again: {acquired:?}");
-            }
+            Ok(Outcome::Acquired(_)) => (),
             Ok(Outcome::Declined) => ensure!(request.wait == Wait::Try, "not queued"),
             Ok(Outcome::Joined(joined)) => {
                 if request.wait == Wait::Block {
@@ -131,10 +129,9 @@ impl World {
             ensure!(outcome == Err(Refusal::OtherLimit), "{outcome:?}");
             return Ok(());
         }
-        let Ok(Outcome::Acquired(Acquired { token, reentrant })) = outcome else {
+        let Ok(Outcome::Acquired(token)) = outcome else {
             return Err(format!("the holder is refused: {outcome:?}"));
         };
-        ensure!(reentrant, "the holder acquires anew");
         if stored_token.is_some() {
             ensure!(Some(token) == before.token, "another token");
         } else {
