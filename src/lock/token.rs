@@ -75,6 +75,7 @@ pub fn kept_until(token: i64, now: Now) -> Option<Wall> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clock::{Heard, Tick};
     use super::*;
 
     /// An instant, in microseconds.
@@ -96,6 +97,59 @@ mod tests {
             next(before_starting(now), Now::from_millis(1_600_000_000_000)),
             time + 1
         );
+    }
+
+    /// Servers whose clocks may differ by two seconds.
+    const RULES: Rules = Rules {
+        turn: 1,
+        patience: 1,
+        clock_skew: 2_000,
+        max_waiters: 1,
+        grace: Heard::at(Tick::of(0), 0),
+        intercepts: true,
+    };
+
+    /// The clocks of two servers, of which the second is behind by so many milliseconds.
+    fn clocks(apart: u64) -> [Now; 2] {
+        [0, apart].map(|behind| Now::from_millis(1_700_000_000_000 - behind))
+    }
+
+    #[test]
+    fn a_token_of_a_lost_master_is_less_if_the_clocks_differ_by_no_more_than_the_skew() {
+        for apart in [0, 500, 2_000, 2_001] {
+            let [master, replica] = clocks(apart);
+            let lost = next(0, master);
+            let token = next(before_taking_over(&RULES, replica), replica);
+            assert_eq!(token > lost, apart <= RULES.clock_skew, "{apart}");
+        }
+    }
+
+    #[test]
+    fn tokens_grow_there_and_back_where_the_replica_has_heard_of_the_holder() {
+        for clocks in [0, 500, 1_999].map(clocks) {
+            let mut last = next(0, clocks[0]);
+            let mut known = [last, 0];
+            for server in [1, 0, 1, 0] {
+                let now = clocks[server];
+                let ahead = before_taking_over(&RULES, now).max(known[server]);
+                let token = next(greatest_after(ahead, last, &RULES, now), now);
+                assert!(token > last, "{token} after {last}");
+                (known[server], last) = (token, token);
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_that_no_server_can_have_given_counts_for_its_lock_only() {
+        let (now, time) = now();
+        let farthest = time + 4_000_000;
+        let of_holder = |token| greatest_after(time, token, &RULES, now);
+        assert_eq!([farthest, farthest + 1].map(of_holder), [farthest, time]);
+        let next = greatest_after(farthest, farthest + 1, &RULES, now);
+        assert_eq!(next, farthest + 1);
+        let loaded = |token| greatest_after_loading(time, token, &RULES, now);
+        let tokens = [time - 1, time + 1, farthest + 1];
+        assert_eq!(tokens.map(loaded), [time, time + 1, farthest]);
     }
 
     #[test]

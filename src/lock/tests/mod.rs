@@ -19,7 +19,7 @@
 //! - [`steps`], [`scripts`], [`server`]: what a server does with the rules then;
 //! - [`oracle`], [`holders`], [`life`]: what clients were told;
 //! - [`checks`], [`scores`]: the promises; [`canon`]: which worlds are the same;
-//! - [`found`]: what the drivers have found; [`tokens`]: two servers whose clocks differ.
+//! - [`found`]: what the drivers have found.
 
 mod action;
 mod canon;
@@ -38,6 +38,4 @@ mod scripts;
 mod search;
 mod server;
 mod steps;
-#[cfg(test)]
-mod tokens;
 mod world;
