@@ -238,9 +238,7 @@ def test_r18a_late_grant(driver, servers, name, options):
     until("it waits again, or takes itself for the holder", lambda: call.done() or view.queue(name))
     assert not call.done()
     view.release(name, "second")
-    held = call.result()
-    assert held.token > token
-    held.release()
+    assert call.result().token > token  # On a busy machine so short a lease may be over before a release.
 
 
 def test_r18b_slow_grant(driver, servers, name):
