@@ -21,7 +21,7 @@ fn own_event(event: &Event) -> Option<&'static CStr> {
         Event::Acquired { .. } | Event::Granted { .. } => Some(c"fairlock.acquire"),
         Event::Released { .. } => Some(c"fairlock.release"),
         Event::Enqueued => Some(c"fairlock.enqueue"),
-        Event::Cancelled { .. } | Event::Left => Some(c"fairlock.cancel"),
+        Event::Cancelled { .. } | Event::Left { .. } => Some(c"fairlock.cancel"),
         Event::Reaped { .. } => Some(c"fairlock.reap"),
         Event::HeldAgain { .. }
         | Event::TakenOver { .. }

@@ -60,7 +60,10 @@ pub enum Event {
     },
     /// A blocked waiter left the queue: its time was up, or its connection has closed. It has been
     /// told, or cannot be.
-    Left,
+    Left {
+        /// The waiter.
+        owner: Owner,
+    },
     /// A polling waiter should ask again: publish its wake-up.
     WakeUp {
         /// The waiter to wake.

@@ -25,7 +25,9 @@ impl<S: State> Step<'_, S> {
             Presence::Polling | Presence::Found | Presence::Asked => {
                 Event::Cancelled { ticket: None }
             }
-            Presence::Gone => Event::Left,
+            Presence::Gone => Event::Left {
+                owner: Owner::from(owner),
+            },
         });
         self.settle(None);
         waiter.presence != Presence::Gone
@@ -39,7 +41,8 @@ impl<S: State> Step<'_, S> {
             let waiter = self.state.waiter(owner);
             if waiter.is_some_and(|waiter| waiter.presence == Presence::Gone) {
                 self.state.remove(owner);
-                self.state.emit(Event::Left);
+                let owner = Owner::clone(owner);
+                self.state.emit(Event::Left { owner });
             }
         }
         self.settle(None);

@@ -64,7 +64,7 @@ impl<S: State> Step<'_, S> {
             match self.judge(&head, &waiter, asking) {
                 Head::Left => {
                     self.state.remove(&head);
-                    self.state.emit(Event::Left);
+                    self.state.emit(Event::Left { owner: head });
                 }
                 Head::Dead if reaped < REAP_BATCH => {
                     reaped += 1;

@@ -95,7 +95,7 @@ impl Stats {
             Event::Reaped { .. } => add(&mut counters.reaped),
             Event::TakenOver { .. } => add(&mut counters.take_overs),
             Event::Enqueued
-            | Event::Left
+            | Event::Left { .. }
             | Event::WakeUp { .. }
             | Event::Bound { .. }
             | Event::Unbound { .. } => (),

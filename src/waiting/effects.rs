@@ -97,7 +97,7 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
         | Event::Released { .. }
         | Event::LeaseEnded { .. }
         | Event::Enqueued
-        | Event::Left
+        | Event::Left { .. }
         | Event::Reaped { .. } => (),
     }
 }

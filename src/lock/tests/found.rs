@@ -107,6 +107,8 @@ large: A tries limit=2; B blocks; C blocks; B leaves; B asks_by_script; silence;
 # A script is refused without memory if it would write, and only then.
 large: A tries; B blocks; B leaves; delete; C asks_by_script full: -
 large: A tries; B polls; restart; sleep=5; delete; silence; C asks_by_script full skew=2494: -
+# A head whose turn begins in the step of a script has that turn, whatever time the script's client has.
+large: A tries limit=0 lease=100; C asks_by_script; restart; sleep=50; delete; D asks_by_script skew=349: -
 ";
 
 const SMALL: Scope = Scope {

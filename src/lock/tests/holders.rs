@@ -199,7 +199,9 @@ impl Oracle {
         let leaves = |holder: &Holder| match cause {
             Cause::None | Cause::Asks(_) | Cause::Cancels(_) => false,
             Cause::Releases(owner) => holder.owner == owner,
-            Cause::Closes(connection) => holder.ends_with(connection),
+            Cause::Closes(owner, connection) => {
+                holder.owner == owner && holder.ends_with(connection)
+            }
             Cause::Breaks => true,
         };
         let mut holders = self.holders.iter();

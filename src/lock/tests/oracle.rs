@@ -74,8 +74,8 @@ pub enum Cause {
     Cancels(usize),
     /// This holder gives the lock up.
     Releases(usize),
-    /// So do those that have no hold beyond what this connection brought.
-    Closes(Connection),
+    /// So does this one, if it has no hold beyond what this connection brought.
+    Closes(usize, Connection),
     /// So do all.
     Breaks,
 }
@@ -186,7 +186,7 @@ impl Oracle {
                 }
                 self.remove(owner);
             }
-            Event::Left => self.has_left(scene.cause.cancelled())?,
+            Event::Left { owner } => self.has_left(index(owner))?,
             Event::WakeUp { owner } => self.woken(index(owner), scene)?,
             Event::Reaped { owner } => self.reaped(index(owner), scene)?,
             Event::HeldAgain { .. } | Event::Bound { .. } | Event::Unbound { .. } => (),
@@ -256,12 +256,10 @@ impl Oracle {
         self.admit(holder, scene.now)
     }
 
-    /// A cancelled waiter leaves first; then those that had left by themselves, in their order.
-    fn has_left(&mut self, cancelled: Option<usize>) -> Checked {
-        let left = |owner: &usize| self.queued(*owner).is_some_and(|of| of.life == Life::Left);
-        let mut queue = self.queue.iter().map(|place| place.owner);
-        let leaves = cancelled.filter(left).or_else(|| queue.find(left));
-        self.remove(leaves.ok_or("no waiter has left")?);
+    fn has_left(&mut self, owner: usize) -> Checked {
+        let left = self.queued(owner).is_some_and(|of| of.life == Life::Left);
+        ensure!(left, "{owner} has not left");
+        self.remove(owner);
         Ok(())
     }
 

@@ -18,7 +18,13 @@ impl World {
     pub(super) fn lock_by_script(&mut self, script: Script) -> Checked {
         let (owner, now, client) = (script.owner, self.now, self.client(script.skew));
         let holds = self.oracle.holder(owner, now).is_some();
-        let clock = client.max(now.wall());
+        // Where holders have lost the lock, the head's turn begins before the script's client decides who is dead.
+        let begins = self.oracle.holders.iter().any(|holder| holder.is_over(now));
+        let clock = if begins {
+            now.wall()
+        } else {
+            client.max(now.wall())
+        };
         let is_next = self
             .oracle
             .is_next(owner, 1, now, (self.rules.grace, clock));

@@ -77,20 +77,20 @@ impl World {
 
     /// The holds go that a connection brought, which has closed; and no other ones.
     fn give_up_bound(&mut self, connection: Connection) -> Checked {
-        let holders = self.oracle.bound_to(connection);
-        let holders = holders.filter(|(holder, _)| !holder.is_over(self.now));
-        let stay = holders.filter(|(holder, brought)| holder.holds > *brought);
-        let stay: Vec<_> = stay.map(|(of, brought)| (of.owner, brought)).collect();
         let sessions = self.sessions();
         let relies = |of: &&Session| of.holders.iter().any(|bound| bound.0 == connection);
         let owners = sessions.filter(relies).map(|of| Owner::clone(&of.owner));
         let owners: Vec<_> = owners.collect();
         for owner in owners {
             self.step(|mut step| step.connection_closed(&owner, connection));
+            self.freed_if(Cause::Closes(index(&owner), connection))?;
         }
-        self.freed_if(Cause::Closes(connection))?;
+        let stay = self.oracle.bound_to(connection);
+        let stay = stay.filter(|(holder, _)| !holder.is_over(self.now));
+        let stay: Vec<_> = stay.map(|(of, brought)| (of.owner, brought)).collect();
         for (owner, brought) in stay {
             if let Some(holder) = self.oracle.holder_mut(owner) {
+                ensure!(holder.holds > brought, "it is not given up: {holder:?}");
                 holder.bound.retain(|bound| bound.0 != connection);
             }
             self.oracle.give_up(owner, brought, None);

@@ -233,10 +233,9 @@ impl World {
     pub(super) fn freed_if(&mut self, cause: Cause) -> Checked {
         let expected = match cause {
             Cause::Releases(_) => 1,
-            Cause::Closes(connection) => {
-                let holders = self.oracle.holders.iter();
-                let holders = holders.filter(|of| !of.is_over(self.now));
-                holders.filter(|of| of.ends_with(connection)).count()
+            Cause::Closes(owner, connection) => {
+                let holder = self.oracle.holder(owner, self.now);
+                usize::from(holder.is_some_and(|of| of.ends_with(connection)))
             }
             Cause::Breaks => self.count_holders(),
             _ => 0,
