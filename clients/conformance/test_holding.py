@@ -424,7 +424,7 @@ def test_r66_quiet(driver, one, name, mode):
 def test_r81_one_subscription(driver, servers, name):
     """Twenty waits on two locks share one connection that listens, and block none; a later wait has it still, with an owner name of before."""
     one, owners = servers(), []
-    view, locks = one.view(), driver.new(one.client(), lease=LONG)
+    view, locks = one.view(), driver.new(one.client(), lease=LONG, patience=LONG)
     for names in ([name, f"{name}:other"], [name]):
         held = [locks.acquire(each) for each in names]
         calls = [locks.begin(each) for _ in range(10) for each in names]

@@ -44,6 +44,7 @@ class Ask(Tries):
         self.over = math.inf if options.wait is None else self.started + options.wait
         self.stop: BaseException | None = None  # the caller is cancelled, or Locks closed
         self.was_answered = self.is_waiting = self.is_unconfirmed = False
+        self.retry_after: float | None = None  # seconds for which it is to wait, unless it is woken, before it asks again
         self.is_clean = True  # neither waits nor holds, nor ever will: the owner name can be used again
 
     def words(self) -> tuple[Any, ...]:
@@ -135,6 +136,9 @@ class Asks(Calls):
         try:
             if ask.stop is not None:
                 raise ask.stop
+            retry_after, ask.retry_after = ask.retry_after, None
+            if retry_after is not None:
+                yield from self._wait(ask, retry_after)
             return (yield from self._ask(ask))
         except Failure as error:
             if ask.line is not None:  # In a cluster another node may be the right one.
@@ -166,7 +170,10 @@ class Asks(Calls):
         ask.reset()
         if reply is None:
             raise self._not_in_time(ask)
-        yield from self._wait(ask, reply[1] / 1000)
+        ask.retry_after = reply[1] / 1000
+        if not ask.is_waiting:
+            ask.is_waiting = True
+            ask.options.hooks.call("on_wait", Event(ask.name, ask.ear.owner))
         return None
 
     def _granted(self, ask: Ask, token: int, sent: float, is_confirmed: bool) -> Work[Hold | None]:
@@ -192,9 +199,6 @@ class Asks(Calls):
 
     def _wait(self, ask: Ask, retry_after: float) -> Work[None]:
         """Returns when it is time to ask again."""
-        if not ask.is_waiting:
-            ask.is_waiting = True
-            ask.options.hooks.call("on_wait", Event(ask.name, ask.ear.owner))
         if self.now() >= ask.over:
             raise self._not_in_time(ask)
         if ask.ear.stands:
