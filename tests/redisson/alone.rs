@@ -4,7 +4,7 @@
 //! Redisson's scripts promise that almost, so on a plain server no place is lost in most runs. With the module no more
 //! are lost, and none where the scripts run natively.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -43,6 +43,7 @@ struct Fleet {
 #[derive(Default)]
 struct Course {
     is_over: AtomicBool,
+    owners: Mutex<HashSet<String>>,
     /// Owners whose waits have ended, and when a wait was over at the earliest.
     gave_up: Mutex<HashMap<String, Vec<Instant>>>,
     problems: Mutex<Vec<String>>,
@@ -104,6 +105,9 @@ impl Fleet {
         let driver = &self.jvms[number % 2];
         let thread = number.to_string();
         let owner = driver.run(&thread, "owner k");
+        let mut owners = course.owners.lock().expect("no panic elsewhere");
+        owners.insert(owner.clone());
+        drop(owners);
         let wait = 200 + dice.below(2800);
         let operation = match dice.below(2) {
             0 => "lock k".to_owned(),
@@ -168,7 +172,8 @@ fn excused(waits: &mut Vec<Instant>, left: &Left) -> bool {
 }
 
 /// A head that gives up in its turn does not wake the next one. Where scripts run as Lua, that one would sleep for as
-/// long as a lease, so the test wakes it.
+/// long as a lease, so the test wakes it; and where nobody is queued, all: one that lost its place would sleep for
+/// minutes.
 fn wake_who_sleeps(fleet: &Fleet, course: &Course) {
     let mut client = fleet.server.connect();
     let mut before = String::new();
@@ -177,8 +182,12 @@ fn wake_who_sleeps(fleet: &Fleet, course: &Course) {
             "0" => client.run("LINDEX redisson_lock_queue:{k} 0"),
             _ => String::new(),
         };
-        if head.contains(':') && head == before {
-            client.run(&format!("PUBLISH redisson_lock__channel:{{k}}:{head} 0"));
+        let sleeps = |owner: &&String| head == "(nil)" || **owner == head;
+        if !head.is_empty() && head == before {
+            let owners = course.owners.lock().expect("no panic elsewhere");
+            for owner in owners.iter().filter(sleeps) {
+                client.run(&format!("PUBLISH redisson_lock__channel:{{k}}:{owner} 0"));
+            }
         }
         before = head;
         thread::sleep(Duration::from_millis(50));
