@@ -79,21 +79,21 @@ fn overtaken_by(part: &Part, attempt: &Attempt, grants: &[Grant]) -> Option<Gran
     let mut served_before = came.filter(|grant| grant.token < token);
     let by = served_before.find(|grant| {
         let until = attempt.ended.max(grant.answered);
-        comes_from_outside(grant, &waiting) && !tokens_are_lost(part.history, since.from, until)
+        comes_from_outside(part, grant, &waiting)
+            && !tokens_are_lost(part.history, since.from, until)
     });
     by.copied()
 }
 
 /// Whether the client was neither a waiter nor a holder when the waiter was last seen before it asked.
 /// A script that runs as Lua can drop a living waiter, which the server puts back: that sight may be of between.
-fn comes_from_outside(grant: &Grant, waiting: &[&Sight]) -> bool {
+fn comes_from_outside(part: &Part, grant: &Grant, waiting: &[&Sight]) -> bool {
     let before = waiting.partition_point(|sight| sight.to < grant.invoked);
-    let mut before = waiting[..before].iter().rev();
-    let Some(last) = before.next() else {
+    let Some(last) = waiting[..before].last() else {
         return false;
     };
-    let is_put_back = before
-        .next()
+    let earlier = part.sights.partition_point(|sight| sight.from < last.from);
+    let is_put_back = (part.sights[..earlier].last())
         .is_some_and(|sight| grant.began <= sight.from && sight.queue.contains(&grant.client));
     !is_put_back && !last.queue.contains(&grant.client) && !last.holders.contains(&grant.client)
 }
