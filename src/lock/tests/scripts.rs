@@ -38,6 +38,7 @@ impl World {
                 .map(|(patience, sleep)| ScriptWait { patience, sleep }),
             memory_is_full: script.memory_is_full,
         };
+        let before = self.lease_left();
         let tried = self.step(|mut step| step.try_lock(&call));
         // What is left now: the lease of another may have begun in this step.
         let left = self.lease_left();
@@ -83,15 +84,16 @@ impl World {
             // A connection that was blocked for it has been served in this step.
             return Ok(());
         }
+        let Some(place) = self.oracle.queued(owner) else {
+            // Another may have been served since it was told.
+            ensure!(before + patience == 0, "it waits without a place");
+            return Ok(());
+        };
+        let is_blocked = matches!(place.life, Life::Blocked(_));
         let expected = self.sleep(owner, known, (patience, sleep), client);
         ensure!(tried == Tried::Waits(expected), "{tried:?}, not {expected}");
-        match self.oracle.queued(owner).map(|place| place.life) {
-            Some(Life::Blocked(_)) => return Ok(()),
-            Some(_) => (),
-            None => {
-                ensure!(left + patience == 0, "it waits without a place");
-                return Ok(());
-            }
+        if is_blocked {
+            return Ok(());
         }
         // A newcomer asks again at once.
         if let Some(sleeps) = Millis::try_from(expected).ok().filter(|_| known) {
