@@ -71,6 +71,7 @@ class Server:
         os.mkdir(self.folder)
         self.options = options
         self.process = None
+        self.kept = socket.socket()
         self.port = 0
         while not self.port:
             self.begin(free_port())
@@ -110,13 +111,19 @@ class Server:
             return log.read()
 
     def start(self):
+        self.kept.close()
         self.run(self.command)
         until(f"{self.name} is up", lambda: self.is_up(self.port))
         until(f"{self.name} has its data", lambda: "\nloading:0" in call(self.port, "INFO", "persistence"))  # not async_loading
 
     def kill(self):
+        """Its port stays its own, so that no server of another test is found there; nothing listens on it."""
         self.process.kill()
         self.process.wait()
+        self.kept = socket.socket()
+        self.kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            self.kept.bind((HOST, self.port))
 
 
 class Sentinel(Server):
