@@ -40,8 +40,8 @@ fn a_release_makes_the_head_the_holder_in_the_same_step() {
     let lease = replies.strip_prefix("[0, [(nil), 1], ");
     let lease = lease.and_then(|rest| rest.strip_suffix(", 0, 0]"));
     let lease: u64 = lease.and_then(|ms| ms.parse().ok()).expect(&replies);
-    // Its time has begun to run.
-    assert!((50_000..=60_000).contains(&lease), "{replies}");
+    // Its time has begun to run. What is left may seem more: for PTTL the time is that of the transaction's beginning.
+    assert!((50_000..=70_000).contains(&lease), "{replies}");
     assert!(waiter.int() > 0);
 }
 
