@@ -124,13 +124,7 @@ impl State for OpenLock<'_> {
     fn set_token(&mut self, owner: &[u8], token: i64) {
         TOKEN.with(|field| write::set_field(&mut self.lock, field, &decimal(token), c"hset"));
         self.given(token);
-        let Some(shared) = &mut self.tracked.shared else {
-            return;
-        };
-        shared.change(owner, |holder| holder.token = token);
-        if let Some(holder) = shared.get(owner).cloned() {
-            self.write_shared(owner, &holder);
-        }
+        self.change_shared(owner, |holder| holder.token = token);
     }
 
     fn last_token(&mut self) -> i64 {
@@ -159,13 +153,7 @@ impl State for OpenLock<'_> {
     }
 
     fn set_lease_of(&mut self, owner: &[u8], at: Wall) {
-        let Some(shared) = &mut self.tracked.shared else {
-            return;
-        };
-        shared.change(owner, |holder| holder.lease_end = at);
-        if let Some(holder) = shared.get(owner).cloned() {
-            self.write_shared(owner, &holder);
-        }
+        self.change_shared(owner, |holder| holder.lease_end = at);
     }
 
     fn dismiss(&mut self, owner: &[u8]) {

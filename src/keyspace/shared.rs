@@ -198,6 +198,19 @@ impl OpenLock<'_> {
         }
     }
 
+    /// Changes what is known of a shared holder, and writes it.
+    pub(super) fn change_shared(&mut self, owner: &[u8], change: impl FnOnce(&mut Holder)) {
+        let changed = self.tracked.shared.as_mut().and_then(|shared| {
+            shared.change(owner, |holder| {
+                change(holder);
+                holder.clone()
+            })
+        });
+        if let Some(holder) = changed {
+            self.write_shared(owner, &holder);
+        }
+    }
+
     /// Writes one holder into the shared-holders key.
     pub(super) fn write_shared(&mut self, owner: &[u8], holder: &Holder) {
         let (ctx, names) = (self.ctx, self.names);

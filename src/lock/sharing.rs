@@ -6,7 +6,7 @@
 use super::clock::Wall;
 use super::event::Event;
 use super::holders::Holder;
-use super::parts::Limit;
+use super::parts::{Limit, Owner};
 use super::state::State;
 use super::step::Step;
 
@@ -110,10 +110,14 @@ impl<S: State> Step<'_, S> {
 
     /// Frees the lock from its shared holders, and emits what `happened` to each of them.
     pub(super) fn free_shared(&mut self, happened: impl Fn(Option<u64>) -> Event) {
-        let shared = self.state.shared().cloned().unwrap_or_default();
-        for (owner, holder) in shared.iter() {
-            self.end_session_of(owner);
-            self.state.emit(happened(holder.since));
+        let shared = self.state.shared().into_iter();
+        let holders = shared.flat_map(|shared| shared.iter());
+        let holders: Vec<_> = holders
+            .map(|(owner, holder)| (Owner::clone(owner), holder.since))
+            .collect();
+        for (owner, since) in holders {
+            self.end_session_of(&owner);
+            self.state.emit(happened(since));
         }
         self.state.free();
     }

@@ -252,7 +252,7 @@ impl Ctx {
         let bytes = |bytes: &[u8]| {
             let start = bytes.as_ptr().cast::<c_char>();
             // SAFETY: as below.
-            unsafe { api!(ReplyWithStringBuffer(raw, start, bytes.len())) };
+            unsafe { api!(ReplyWithStringBuffer(raw, start, bytes.len())) }
         };
         // SAFETY: the context is valid for this call; the server copies bytes and texts; as many replies follow as an
         // array or a map is said to have.
@@ -261,10 +261,7 @@ impl Ctx {
                 Reply::Nil => api!(ReplyWithNull(raw)),
                 Reply::Integer(number) => api!(ReplyWithLongLong(raw, *number)),
                 Reply::Bool(is) => api!(ReplyWithBool(raw, c_int::from(*is))),
-                Reply::Bytes(text) => {
-                    bytes(text);
-                    OK
-                }
+                Reply::Bytes(text) => bytes(text),
                 Reply::Array(parts) => {
                     api!(ReplyWithArray(raw, length(parts.len())));
                     for part in parts {
