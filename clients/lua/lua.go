@@ -13,4 +13,6 @@ var (
 	Renew string
 	//go:embed cancel.lua
 	Cancel string
+	//go:embed info.lua
+	Info string
 )

@@ -13,22 +13,13 @@ pub enum Form {
     Text,
 }
 
-/// Reads a lock's state, as FAIRLOCK.INFO does.
-const LOOK: &str = "local lock, owner, holds, token = redis.call('HGETALL', KEYS[1]), false, 0, false
-for i = 1, #lock, 2 do
-  if lock[i] == '' then token = tonumber(lock[i + 1]) else owner, holds = lock[i], tonumber(lock[i + 1]) end
-end
-local held = owner and 1 or 0
-return {'owner', owner, 'holds', holds, 'lease', redis.call('PTTL', KEYS[1]), 'token', token, 'session', 0,
-  'waiting', redis.call('LLEN', KEYS[2]), 'holders', held, 'limit', held}";
-
 static SCRIPTS: LazyLock<HashMap<&str, (&str, Script)>> = LazyLock::new(|| {
     let scripts = [
         ("FAIRLOCK.ACQUIRE", include_str!("../lua/acquire.lua")),
         ("FAIRLOCK.RELEASE", include_str!("../lua/release.lua")),
         ("FAIRLOCK.RENEW", include_str!("../lua/renew.lua")),
         ("FAIRLOCK.CANCEL", include_str!("../lua/cancel.lua")),
-        ("FAIRLOCK.INFO", LOOK),
+        ("FAIRLOCK.INFO", include_str!("../lua/info.lua")),
     ];
     let scripts = scripts.map(|(name, text)| (name, (text, Script::new(text))));
     scripts.into()

@@ -26,15 +26,6 @@ final class Wire {
     private static final Map<String, Script> SCRIPTS = new ConcurrentHashMap<>();
     private static final Set<String> SETTING = Set.of("FAIRLOCK.ACQUIRE", "FAIRLOCK.RENEW");
     private static final String NO_MODULE = "the server does not have the fairlock module";
-    /** What FAIRLOCK.INFO says of a lock that a script has taken. */
-    private static final String INFO = """
-            local lock, owner, holds, token = redis.call('HGETALL', KEYS[1]), false, 0, false
-            for at = 1, #lock, 2 do
-              if lock[at] == '' then token = tonumber(lock[at + 1]) else owner, holds = lock[at], tonumber(lock[at + 1]) end
-            end
-            local held = owner and 1 or 0
-            return {'owner', owner, 'holds', holds, 'lease', redis.call('PTTL', KEYS[1]), 'token', token, 'session', 0,
-              'waiting', redis.call('LLEN', KEYS[2]), 'holders', held, 'limit', held}""";
 
     final Servers servers;
     private final long longest;
@@ -175,7 +166,7 @@ final class Wire {
     private static Script script(String command) {
         String word = command.substring("FAIRLOCK.".length()).toLowerCase(Locale.ROOT);
         try (InputStream source = Wire.class.getResourceAsStream(word + ".lua")) {
-            String text = word.equals("info") ? INFO : new String(source.readAllBytes(), StandardCharsets.UTF_8);
+            String text = new String(source.readAllBytes(), StandardCharsets.UTF_8);
             return new Script(text, Base16.digest(text.getBytes(StandardCharsets.UTF_8)));
         } catch (IOException error) {
             throw new UncheckedIOException(error);
