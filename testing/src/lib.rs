@@ -35,5 +35,5 @@ mod wait;
 pub use client::{Blocked, Client, Listener, Wire, show};
 pub use clock::MovableClock;
 pub use dice::Dice;
-pub use server::{Launch, Server, follow};
+pub use server::{Launch, Server, follow, free_port, send_signal};
 pub use wait::{give_up, wait_until};

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use fairlock_testing::{Server, paths, wait_until};
+use fairlock_testing::{Server, paths, send_signal, wait_until};
 
 /// A program under way; killed when dropped.
 struct Program {
@@ -51,9 +51,7 @@ impl Program {
     }
 
     fn ask_to_end(&self) {
-        let id = self.child.id().to_string();
-        let kill = Command::new("kill").arg(id).status();
-        assert!(kill.expect("kill").success());
+        send_signal(self.child.id(), "TERM");
     }
 }
 

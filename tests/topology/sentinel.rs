@@ -1,12 +1,11 @@
 //! A master, two replicas and three sentinels.
 
 use std::fs;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlock_testing::{Client, Server, wait_until};
+use fairlock_testing::{Client, Server, free_port, wait_until};
 use tempfile::TempDir;
 
 use crate::scene::{QUEUE, Scene, goes_on};
@@ -43,8 +42,7 @@ impl Sentinel {
     }
 
     fn spawn(master: u16) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("its address").port();
+        let port = free_port();
         let dir = TempDir::new().expect("a temporary directory");
         let file = dir.path().join("sentinel.conf");
         // A busy machine must not make a master look dead.
@@ -57,7 +55,6 @@ impl Sentinel {
             dir.path().display()
         );
         fs::write(&file, configuration).expect("written");
-        drop(free);
         let process = Command::new("redis-server")
             .arg(&file)
             .arg("--sentinel")

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 
-use fairlock_testing::{Server, wait_until};
+use fairlock_testing::{Server, send_signal, wait_until};
 use tempfile::TempDir;
 
 /// Where the program is.
@@ -202,13 +202,6 @@ impl Drop for Program {
             eprintln!("printed:\n{}\nerrors:\n{}", self.out(), self.errors());
         }
     }
-}
-
-/// Sends a process a signal.
-pub fn send_signal(pid: u32, name: &str) {
-    let mut kill = Command::new("kill");
-    let status = kill.args([format!("-{name}"), pid.to_string()]).status();
-    assert!(status.expect("kill is there").success());
 }
 
 /// A program that ignores no signal, even if the tests run under nohup.

@@ -1,8 +1,8 @@
 //! With a terminal.
 
-use fairlock_testing::Server;
+use fairlock_testing::{Server, send_signal};
 
-use crate::program::{Program, is_alive, send_signal};
+use crate::program::{Program, is_alive};
 
 /// `top` has a screen of its own, and gives the terminal back.
 #[test]

@@ -1,9 +1,8 @@
 //! TLS, with a certificate of the client, as servers want by default.
 
-use std::net::TcpListener;
 use std::process::Command;
 
-use fairlock_testing::Server;
+use fairlock_testing::{Server, free_port};
 use tempfile::TempDir;
 
 use crate::program::{Ended, Program};
@@ -21,9 +20,7 @@ fn scene(dir: &TempDir) -> (Server, u16, [String; 2], [String; 4]) {
     assert!(made.status.success(), "{made:?}");
     let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
     let (cert, key) = (path("cert"), path("key"));
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = free.local_addr().expect("its address").port();
-    drop(free);
+    let port = free_port();
     let files = format!("--tls-ca-cert-file {cert} --tls-cert-file {cert} --tls-key-file {key}");
     let options = format!("--tls-port {port} {files}");
     let server = Server::with(&options.split(' ').collect::<Vec<_>>());

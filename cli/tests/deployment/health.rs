@@ -3,8 +3,7 @@
 use std::process::Command;
 
 use fairlock_testing::Server;
-
-use super::root;
+use fairlock_testing::paths::root;
 
 /// Asks the server; the exit code.
 #[track_caller]

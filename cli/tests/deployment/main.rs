@@ -8,20 +8,16 @@
 mod health;
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fairlock_testing::Server;
+use fairlock_testing::paths::root;
 use serde_json::Value;
 
 /// Releases of Kubernetes whose schemas the manifests are held against: what is old by now, and the newest.
 const KUBERNETES: [&str; 2] = ["1.29.0", "1.37.0"];
 /// Where the server's module, the companion and the health check are, in a pod.
 const POD_FOLDER: &str = "/fairlock";
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
 
 fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))

@@ -41,6 +41,12 @@ pub fn module() -> PathBuf {
     module
 }
 
+/// A port of this machine that nobody has at the moment.
+pub fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    free.local_addr().expect("its address").port()
+}
+
 /// How a server is started.
 #[derive(Clone, Debug)]
 pub struct Launch {
@@ -84,9 +90,7 @@ impl Launch {
 
     /// Starts it on a port that was free a moment ago; returns the port.
     pub(super) fn spawn(&self, dir: &Path) -> (Child, u16) {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("its address").port();
-        drop(free);
+        let port = free_port();
         let mut words = self
             .under
             .iter()

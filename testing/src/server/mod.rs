@@ -20,8 +20,9 @@ use crate::client::{Blocked, Client};
 use crate::clock::MovableClock;
 use crate::wait::{give_up, wait_until};
 
-pub use launch::{Launch, module};
+pub use launch::{Launch, free_port, module};
 pub(crate) use launch::{foreign_module, wrapper};
+pub use process::send_signal;
 
 /// A server process; killed when dropped.
 pub struct Server {

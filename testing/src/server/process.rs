@@ -6,6 +6,13 @@ use std::process::Command;
 use crate::server::Server;
 use crate::wait::wait_until;
 
+/// Sends a process a signal, such as `TERM`.
+pub fn send_signal(pid: u32, name: &str) {
+    let mut kill = Command::new("kill");
+    let status = kill.args([format!("-{name}"), pid.to_string()]).status();
+    assert!(status.expect("kill is there").success());
+}
+
 impl Server {
     /// Stops the process, does something, and lets it go on: all that was sent in between reaches it in one iteration
     /// of its event loop.
@@ -47,9 +54,7 @@ impl Server {
 
     /// Sends the process a signal, such as `TERM`.
     pub fn signal(&self, name: &str) {
-        let (flag, pid) = (format!("-{name}"), self.process.id().to_string());
-        let status = Command::new("kill").args([flag, pid]).status();
-        assert!(status.expect("kill is there").success());
+        send_signal(self.pid(), name);
     }
 
     /// The process's id.
