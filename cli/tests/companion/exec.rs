@@ -28,29 +28,20 @@ fn the_commands_status_is_passed_on() {
 }
 
 #[test]
-fn the_command_is_told_key_owner_and_token_and_the_token_grows() {
-    let server = Server::start();
-    let port = server.port;
-    let script = format!(
-        "echo \"$FAIRLOCK_KEY $FAIRLOCK_TOKEN $FAIRLOCK_OWNER\"; redis-cli -p {port} HGET k ''"
-    );
-    let run = || {
-        let out = Program::script(port, &[], &script).end().said();
-        let words: Vec<String> = out.split_whitespace().map(str::to_owned).collect();
-        assert_eq!([&words[0], &words[1]], ["k", &words[3]]);
-        (words[1].parse::<i64>().expect("a number"), words[2].clone())
-    };
-    let ((one, owner), (two, other)) = (run(), run());
-    assert!(two > one);
-    assert_ne!(owner, other);
-    assert_eq!(owner.matches(':').count(), 2, "{owner}");
-}
-
-#[test]
-fn the_lock_is_bound_to_the_connection_for_the_lease_that_was_asked_for() {
+fn the_command_is_told_what_it_holds_and_the_lock_is_bound_to_the_connection() {
     let (server, mut client) = Server::connected();
-    let program = Program::holding(server.port, &["--lease", "90s", "--owner", "me"]);
-    assert_eq!(client.holders("k"), "[me, 1]");
+    let script = "echo $FAIRLOCK_KEY $FAIRLOCK_TOKEN $FAIRLOCK_OWNER; exec sleep 100";
+    let program = Program::script(server.port, &["--lease", "90s"], script);
+    program.wait_for("\n");
+    let out = program.out();
+    let words: Vec<&str> = out.split_whitespace().collect();
+    let [key, token, owner] = words[..] else {
+        panic!("{out}");
+    };
+    assert_eq!(key, "k");
+    assert_eq!(token, client.token("k").to_string());
+    assert_eq!(owner.matches(':').count(), 2, "{owner}");
+    assert_eq!(client.holders("k"), format!("[{owner}, 1]"));
     // It is renewed after a third.
     assert!((50_000..=90_000).contains(&client.int("PTTL k")));
     assert!(client.run("FAIRLOCK.INFO k").contains("session, 1"));

@@ -178,7 +178,8 @@ fn what_may_be_data_is_freed_by_force_only() {
         "k was held by a; it is free now\n"
     );
     client.run("SET text x");
-    for command in ["break", "info"] {
-        Program::ended(server.port, &[command, "text"]).failed(69, "WRONGTYPE");
+    let exec = ["exec", "text", "--", "true"];
+    for args in [&["break", "text"][..], &["info", "text"], &exec] {
+        Program::ended(server.port, args).failed(69, "WRONGTYPE");
     }
 }

@@ -80,13 +80,6 @@ fn the_server_is_a_replica() {
 }
 
 #[test]
-fn another_key_holds_something_else() {
-    let server = Server::start();
-    server.connect().run("SET k x");
-    Program::ended(server.port, ALL[0]).failed(69, "WRONGTYPE");
-}
-
-#[test]
 fn the_command_line_cannot_be_understood() {
     for args in [
         &["exec", "k"][..],

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use fairlock_testing::{Server, wait_until};
+use fairlock_testing::{Blocked, Server, wait_until};
 
 use crate::program::Program;
 
@@ -23,41 +23,25 @@ fn it_says_who_holds_the_lock_and_its_place() {
     assert_eq!(ended.errors.lines().count(), 1, "{ended:?}");
 }
 
-/// Keeps the server busy with a script while something happens.
-fn while_busy<T>(server: &Server, happens: impl FnOnce() -> T) -> T {
-    let (mut script, mut client) = (server.connect(), server.connect());
+/// Busy with a script of somebody else's.
+#[test]
+fn a_busy_server_is_asked_again_for_the_lock_and_to_take_it_back() {
+    let (server, mut client) = Server::connected();
+    let patient = ["--reconnect", "10m", "--lease", "10m"];
+    let mut first = Program::script(server.port, &patient, "echo ready; read line");
+    first.wait_for("ready\n");
     client.run("CONFIG SET lua-time-limit 1");
-    let running = thread::spawn(move || script.raw(&[b"EVAL", b"while true do end", b"0"]));
+    let endless = Blocked::send(server.port, "EVAL repeat\nuntil(false) 0");
     wait_until("it is busy", || client.run("PING").contains("BUSY"));
-    let happened = happens();
+    first.type_in("\n");
+    first.wait_for_error("cannot give back the lock k yet: the server");
+    let second = Program::script(server.port, &patient, "exit 3");
+    second.wait_for_error("BUSY");
     client.run("SCRIPT KILL");
-    let reply = running.join().expect("no panic");
-    assert!(reply.is_err(), "{reply:?}");
-    happened
-}
-
-#[test]
-fn a_busy_server_is_asked_again() {
-    let server = Server::start();
-    let program = while_busy(&server, || {
-        let program = Program::script(server.port, &[], "exit 3");
-        program.wait_for_error("BUSY");
-        program
-    });
-    assert_eq!(program.end().code, 3);
-}
-
-#[test]
-fn a_lock_is_given_back_when_the_server_is_not_busy_any_more() {
-    let server = Server::start();
-    let mut program = Program::script(server.port, &[], "echo ready; read line");
-    program.wait_for("ready\n");
-    while_busy(&server, || {
-        program.type_in("\n");
-        program.wait_for_error("cannot give back the lock k yet: the server");
-    });
-    assert_eq!(program.end().code, 0);
-    assert_eq!(server.connect().run("EXISTS k"), "0");
+    assert!(endless.reply().starts_with("(error)"));
+    assert_eq!(first.end().code, 0);
+    assert_eq!(second.end().code, 3);
+    assert_eq!(client.run("EXISTS k"), "0");
 }
 
 #[test]
