@@ -35,10 +35,13 @@ pub fn repair(lock: &mut OpenLock<'_>, is_loaded: bool) {
     for (index, owner) in order.into_iter().enumerate() {
         let waiter = known.get(&owner);
         let mut waiter = waiter.unwrap_or_else(|| Waiter::found(Wall::default(), now));
-        let score = scores.get(&owner).copied();
-        let score = score.unwrap_or_else(|| give_score(lock, &owner, waiter, index));
-        if is_loaded && waiter.presence == Presence::Found {
-            count_as_polling(lock, &owner, &mut waiter, score);
+        let found = scores.get(&owner).copied();
+        let score = found.unwrap_or_else(|| give_score(lock, &owner, waiter, index));
+        let is_raised = found.is_some_and(|found| found > waiter.score);
+        match waiter.presence {
+            Presence::Found if is_loaded => count_as_polling(lock, &owner, &mut waiter, score),
+            Presence::Polling if is_raised => lives_until(lock, &mut waiter, score),
+            _ => (),
         }
         line.push(owner, Waiter { score, ..waiter });
     }
@@ -55,11 +58,17 @@ pub fn repair(lock: &mut OpenLock<'_>, is_loaded: bool) {
 /// again when it is woken.
 fn count_as_polling(lock: &OpenLock<'_>, owner: &[u8], waiter: &mut Waiter, score: Wall) {
     if !is_redissons(owner) {
-        let left = score.since(lock.now.wall());
         waiter.presence = Presence::Polling;
         waiter.patience = lock.rules.patience;
-        waiter.deadline = lock.now.listening_after(left).max(lock.rules.grace);
+        waiter.deadline = lock.rules.grace;
+        lives_until(lock, waiter, score);
     }
+}
+
+/// A waiter has asked by a script that runs as Lua, which has set its deadline as its score.
+fn lives_until(lock: &OpenLock<'_>, waiter: &mut Waiter, score: Wall) {
+    let left = score.since(lock.now.wall());
+    waiter.deadline = waiter.deadline.max(lock.now.listening_after(left));
 }
 
 /// A polling waiter that took the lock by a script was taken out of the queue by that script, so it is not

@@ -14,6 +14,12 @@ pub fn call(client: &mut Client, words: &str) -> String {
     run(client, &lua::call(&words.split(' ').collect::<Vec<_>>()))
 }
 
+fn load_module(client: &mut Client, options: &str) {
+    let module = fairlock_testing::server::module();
+    let load = format!("MODULE LOAD {} {options}", module.display());
+    client.assert_reply(&load, "OK");
+}
+
 /// The living one asks all the time, as happens where many wait.
 #[test]
 fn a_row_of_dead_waiters_costs_scripts_one_turn() {
@@ -134,12 +140,7 @@ fn once_the_module_is_loaded_commands_and_scripts_share_a_lock_in_order() {
         };
         is_greater(call(&mut client, "ACQUIRE k a ENQUEUE"));
         assert!(call(&mut client, "ACQUIRE k b ENQUEUE").starts_with("[1, "));
-        let module = fairlock_testing::server::module();
-        let load = format!(
-            "MODULE LOAD {} intercept-eval {interception}",
-            module.display()
-        );
-        client.assert_reply(&load, "OK");
+        load_module(&mut client, &format!("intercept-eval {interception}"));
         let blocked = server.block("FAIRLOCK.ACQUIRE k c");
         assert!(call(&mut client, "ACQUIRE k d ENQUEUE").starts_with("[3, "));
         client.assert_start("FAIRLOCK.ACQUIRE k e ENQUEUE", "[4, ");
@@ -160,6 +161,29 @@ fn once_the_module_is_loaded_commands_and_scripts_share_a_lock_in_order() {
         is_greater(client.run("FAIRLOCK.ACQUIRE k e ENQUEUE"));
         client.assert_reply("FAIRLOCK.RELEASE k e", "0");
         client.assert_reply("KEYS *", "[fairlock_token:{k}]");
+    }
+}
+
+/// By a script that the module does not run: it is seen by the deadline that it sets.
+#[test]
+fn who_goes_on_asking_by_script_keeps_its_place_once_the_module_is_loaded() {
+    for interception in ["yes", "no"] {
+        let server = Server::without_module(&["--enable-module-command", "yes"]);
+        let mut client = server.connect();
+        lua::load(&mut client);
+        call(&mut client, "ACQUIRE k a NOWAIT LEASE 600000");
+        call(&mut client, "ACQUIRE k b ENQUEUE PATIENCE 3000");
+        call(&mut client, "ACQUIRE k c ENQUEUE");
+        let first = client.int("ZSCORE redisson_lock_timeout:{k} b");
+        let options = format!("intercept-eval {interception} turn 1000");
+        load_module(&mut client, &options);
+        wait_until("its first deadline has passed", || {
+            call(&mut client, "ACQUIRE k b ENQUEUE PATIENCE 3000");
+            client.int("ZSCORE redisson_lock_timeout:{k} b") > first + 3000
+        });
+        assert_eq!(call(&mut client, "RELEASE k a"), "0");
+        let reply = call(&mut client, "ACQUIRE k b ENQUEUE");
+        assert!(reply.parse::<i64>().is_ok(), "{reply}");
     }
 }
 
