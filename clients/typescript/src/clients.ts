@@ -1,6 +1,8 @@
 // What is asked of the client libraries, all by their public methods. None is imported: a client shows which one made it.
+// Commands go by connections that are copied from the user's, and that nothing opens again: node-redis 5 writes a command that is sent just
+// before a reset to the dead connection, and takes the replies of the next connection for those to it and to all that follow.
 
-import { EventEmitter, errorMonitor } from 'node:events';
+import { EventEmitter } from 'node:events';
 import calculateSlot = require('cluster-key-slot');
 import { Failure } from './errors.js';
 import { within } from './timers.js';
@@ -16,7 +18,7 @@ type Heard = (message: unknown, channel: string) => void;
 interface Library {
   /** Sends commands in one pipeline on one connection. */
   call(client: Raw, commands: string[][]): Promise<unknown>[];
-  /** A connection of its own that nothing opens again: for a session, or to listen. */
+  /** A connection of its own that nothing opens again. */
   duplicate(client: Raw, isSession: boolean): Raw;
   subscribe(line: Raw, channel: string, heard: Heard, isSharded: boolean): Promise<unknown>;
   unsubscribe(line: Raw, channel: string, isSharded: boolean): Promise<unknown>;
@@ -44,13 +46,18 @@ const IOREDIS: Library = {
   close: (line) => line.disconnect(),
 };
 
-// The connections of createSentinel cannot be copied: it listens by one of its own, and a session has one of its pool.
+// The connections of createSentinel cannot be copied: one of its pool is used, and each answer is shown to be its own by the PING behind it.
 const SENTINEL: Library = {
   ...NODE_REDIS,
   call(client, commands) {
-    if (commands.length === 1 || client.release) return commands.map((words) => client.sendCommand(false, words, PLAIN));
-    const sent = commands.reduce((multi, words) => multi.addCommand(false, words), client.multi()).execAsPipeline();
-    return commands.map(async (_, place) => (await sent)[place]);
+    const mark = `fairlock-${(pings += 1)}`;
+    const multi = client.withTypeMapping({}).multi();
+    const sent = [...commands, ['PING', mark]].reduce((its, words) => its.addCommand(false, words), multi).execAsPipeline();
+    return commands.map(async (_, place) => {
+      const replies = await sent;
+      if (replies.at(-1) !== mark) throw new Error('the client has mixed up its replies');
+      return replies[place];
+    });
   },
   duplicate(client, isSession) {
     const line = Object.create(client);
@@ -59,6 +66,7 @@ const SENTINEL: Library = {
   subscribe: (line, channel, heard) => line.subscribe(channel, heard),
   unsubscribe: (line, channel) => line.unsubscribe(channel),
 };
+let pings = 0;
 
 async function lease(client: Raw, line: Raw): Promise<void> {
   const its = await client.acquire();
@@ -66,23 +74,16 @@ async function lease(client: Raw, line: Raw): Promise<void> {
   // Others need one, too.
   const none = (): Error => new Error('ERR a session takes a connection of createSentinel: set its masterPoolSize higher');
   await within(1000, client.sendCommand(false, ['PING']), none).catch((error) => { release(); throw error; });
-  Object.assign(line, { sendCommand: its.sendCommand.bind(its), release, destroy: release });
+  Object.assign(line, { withTypeMapping: its.withTypeMapping.bind(its), destroy: release });
 }
 
-/** A server: the user's connection to it, and those of this package. */
+/** A server, and the connections of this package to it. */
 export class Server {
-  #replicas: { count: number | Promise<number>; master: string | undefined } | undefined;
-  /** Of the user's connection, since it was ready; and how often it was closed. */
-  #trouble: Failure | undefined;
-  #closings = 0;
+  readonly #replicas = new Map<string, number>();
+  #asked: Promise<number> | undefined;
   readonly #lines = new Map<string, Line>();
-  readonly #events: [string | symbol, (event: unknown) => void][];
 
-  constructor(readonly client: Raw, readonly library: Library, readonly timeout: number, readonly isInCluster: boolean) {
-    const failed = (error: unknown): void => void (this.#trouble = new Failure(error, this.address));
-    this.#events = [['ready', () => (this.#trouble = undefined)], [errorMonitor, failed], ['close', () => (this.#closings += 1)]];
-    for (const [event, listener] of this.#events) client.on(event, listener);
-  }
+  constructor(readonly client: Raw, readonly library: Library, readonly timeout: number, readonly isInCluster: boolean) {}
 
   get address(): string {
     const { host, port, path, sentinels, name, socket = {} } = this.client.options ?? this.client.getMasterNode?.() ?? {};
@@ -90,68 +91,42 @@ export class Server {
     return socket.path ?? path ?? `${socket.host ?? host ?? '127.0.0.1'}:${socket.port ?? port ?? 6379}`;
   }
 
-  /** The replies to commands in one pipeline; those after the first may be a Failure. */
-  async call(commands: string[][], longest: number): Promise<unknown[]> {
-    const standIn = this.#lines.get('stand-in');
-    if (standIn) return standIn.call(commands, longest);
-    mustBeOpen(this.client, this.address);
-    const closings = this.#closings;
-    const sent = this.library.call(this.client, commands);
-    try {
-      const replies = await within(longest, settled(sent, this.address), () => this.#late(sent));
-      this.#trouble = undefined;
-      return replies;
-    } catch (error) {
-      const failure = error as Failure;
-      failure.isRepeated = this.#closings > closings;
-      if (failure.code === 'NOAUTH') await new Promise(setImmediate); // The client says why only now.
-      throw failure.code === undefined || failure.code === 'NOAUTH' ? (this.#trouble ?? failure) : failure;
-    }
-  }
-
-  /** If the client takes a connection for a good one that does not answer, one of this package's stands in until it does. */
-  #late(sent: Promise<unknown>[]): Failure {
-    const { status, isReady } = this.client;
-    if ((isReady || status === 'ready') && this.library !== SENTINEL) {
-      const line = this.line('stand-in');
-      void Promise.allSettled(sent).then(() => line.close());
-    }
-    return this.unanswered();
-  }
-
   unanswered(): Failure {
-    return this.#trouble ?? new Failure('no answer in time', this.address);
+    return new Failure('no answer in time', this.address);
   }
 
-  /** 1 if the master had a replica when it was first asked, else 0. Behind a Sentinel it may be another after each connection. */
+  /** 1 if the master had a replica when it was first asked, else 0. */
   replicas(): number | Promise<number> {
-    const master = (): string => this.address + (this.client.options?.sentinels ? this.#closings : '');
-    const known = this.#replicas;
-    if (known && (known.master ?? master()) === master()) return known.count;
-    const asked: typeof known = (this.#replicas = { count: this.#role(), master: undefined });
-    void Promise.resolve(asked.count).then((count) => Object.assign(asked, { count, master: master() }), () => (this.#replicas = undefined));
-    return asked.count;
+    const known = this.#replicas.get(this.address);
+    if (known !== undefined) return known;
+    return (this.#asked ??= this.#role().finally(() => (this.#asked = undefined)));
   }
 
   async #role(): Promise<number> {
-    try {
-      const [role] = (await this.call([['ROLE']], this.timeout)) as [unknown[]];
-      return role[0] === 'master' && (role[2] as unknown[]).length > 0 ? 1 : 0;
-    } catch (error) {
-      if ((error as Failure).isUnknown) return 0;
-      throw error;
-    }
+    const [role] = (await this.line('commands').call([['ROLE']], this.timeout).catch((error: Failure) => {
+      if (!error.isUnknown) throw error;
+      return [['master', 0, []]];
+    })) as [unknown[]];
+    const count = role[0] === 'master' && (role[2] as unknown[]).length > 0 ? 1 : 0;
+    this.#replicas.set(this.address, count); // Behind a Sentinel it is known only now.
+    return count;
   }
 
-  /** One that listens, one on which replicas confirm, as WAIT blocks what is behind it, one that stands in for the user's. */
-  line(use: 'ears' | 'confirm' | 'stand-in'): Line {
-    const line = this.#lines.get(use) ?? new Line(this, false).once('closed', () => this.#lines.delete(use));
+  /** One that listens, one for commands, and one on which replicas confirm, as WAIT blocks what is behind it. */
+  line(use: 'ears' | 'commands' | 'confirm'): Line {
+    mustBeOpen(this.client, this.address);
+    const line = this.#lines.get(use) ?? new Line(this, false).once('closed', () => this.#forget(use));
     this.#lines.set(use, line);
     return line;
   }
 
+  #forget(use: string): void {
+    this.#lines.delete(use);
+    // Behind a Sentinel the next connection may be to another master.
+    if (use === 'commands' && this.client.options?.sentinels) this.#replicas.clear();
+  }
+
   close(): void {
-    for (const [event, listener] of this.#events) this.client.off(event, listener);
     for (const line of this.#lines.values()) line.close();
   }
 }
@@ -172,14 +147,16 @@ export class Line extends EventEmitter {
     for (const event of ['error', 'end', 'close', 'moved', 'sharded-channel-moved']) this.#raw.on(event, (error: unknown) => this.close(error));
   }
 
-  async call(commands: string[][], longest: number): Promise<unknown[]> {
-    await this.open();
-    const { library, address } = this.server;
-    const silence = (): Failure => {
-      const failure = new Failure('no answer in time', address);
-      return this.isSession ? failure : this.close(failure);
-    };
-    return within(longest, settled(library.call(this.#raw, commands), address), silence);
+  /** The replies to commands in one pipeline; those after the first may be a Failure. */
+  call(commands: string[][], longest: number): Promise<unknown[]> {
+    const { library, address, timeout } = this.server;
+    const answer = this.open().then(() => settled(library.call(this.#raw, commands), address));
+    const silence = (): Failure => (this.isSession ? this.server.unanswered() : this.close(this.server.unanswered()));
+    const answered = within(Math.max(longest, timeout), answer, silence);
+    // No master any more: the next connection may be to one.
+    answered.catch((failure: Failure) => failure.code === 'READONLY' && !this.isSession && this.close(failure));
+    // Those who cannot wait for long do not end it for others.
+    return longest < timeout ? within(longest, answered, () => this.server.unanswered()) : answered;
   }
 
   open(): Promise<unknown> {

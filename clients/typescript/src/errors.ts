@@ -60,8 +60,6 @@ const KINDS: Record<string, typeof FairlockError> = { QUEUEFULL: QueueFull, NOTA
 export class Failure extends Error {
   readonly text: string;
   readonly code: string | undefined;
-  /** The client has connected anew meanwhile, and may have sent the command twice. */
-  isRepeated = false;
 
   constructor(cause: unknown, readonly address: string) {
     const { message, code } = Object(cause) as NodeJS.ErrnoException;

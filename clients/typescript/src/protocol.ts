@@ -315,9 +315,9 @@ export function ms(duration: number): string {
   return String(Math.max(1, Math.ceil(duration)));
 }
 
-/** Whether it may have been carried out though no reply has come, or only one to the second time that it was sent. */
+/** Whether it may have been carried out though no reply has come. */
 export function isLost(error: unknown): boolean {
-  return error instanceof Failure && (error.code === undefined || error.isRepeated);
+  return error instanceof Failure && error.code === undefined;
 }
 
 export function codeOf(error: unknown): string | undefined {

@@ -33,7 +33,7 @@ export class Sender {
     const asked = typeof count === 'number' ? count : await within(longest, count, () => server.unanswered());
     const wait = asked > 0 ? [['WAIT', String(asked), ms(confirm!.syncTimeout)]] : [];
     const sent = performance.now();
-    const link = line ?? (asked > 0 ? server.line('confirm') : server);
+    const link = line ?? server.line(asked > 0 ? 'confirm' : 'commands');
     const [reply, confirmed] = await this.#worded(words, (its) => link.call([its, ...wait], longest));
     if (confirmed instanceof Failure && Number(reply) > 0) throw confirmed;
     return { reply, isConfirmed: asked === 0 || Number(confirmed) >= asked, sent, at: performance.now(), address };

@@ -5,6 +5,8 @@ import { execFile, fork } from 'node:child_process';
 import cluster from 'node:cluster';
 import { EventEmitter, once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
+import { connect, createServer } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -46,6 +48,37 @@ test('locks on iovalkey', async (t) => {
   await locks.close();
   client.disconnect();
 });
+
+// node-redis 5 writes what was sent just before a reset to the dead connection, and takes the next replies for those to it.
+for (const disableClientInfo of [false, true]) {
+  test(`a reset gives no lock the reply to another command, ${disableClientInfo ? 'without' : 'with'} CLIENT SETINFO`, async (t) => {
+    const { locks: view, url } = await one(t);
+    const accepted: Socket[] = [];
+    const proxy = createServer((socket) => {
+      accepted.push(socket);
+      const server = connect(Number(new URL(url).port)).on('error', () => {});
+      socket.on('error', () => {}).on('close', () => server.destroy()).pipe(server).pipe(socket);
+    });
+    await once(proxy.listen(0, '127.0.0.1'), 'listening');
+    const socket = { port: (proxy.address() as AddressInfo).port, host: '127.0.0.1' };
+    const client = createClient({ socket, disableClientInfo });
+    const locks = new Locks(await client.on('error', () => {}).connect());
+    t.after(() => locks.close().then(() => (client.destroy(), proxy.close())));
+    await (await locks.acquire('a')).release();
+    // What a timer starts is written after the reset was read.
+    const asked = await new Promise<ReturnType<typeof locks.acquire>[]>((resolve) => {
+      setTimeout(() => {
+        for (const each of accepted.splice(0)) each.resetAndDestroy();
+        resolve([locks.acquire('a')]);
+      }, 1);
+    });
+    // Otherwise the library itself waits for its own reply.
+    if (disableClientInfo) await new Promise((resolve) => client.once('ready', resolve));
+    for (const held of await Promise.all([...asked, ...['b', 'c', 'd'].map((name) => locks.acquire(name))])) {
+      assert.equal(held.token, (await view.info(held.name)).token);
+    }
+  });
+}
 
 test('options are checked in plain JavaScript, too', async (t) => {
   const { locks, url } = await one(t);
