@@ -36,6 +36,14 @@ fn a_lock_is_held_and_waited_for_and_lost_at_its_own_master() {
     master.run("FAIRLOCK.BREAK c");
     assert_eq!(holder.end().code, 76);
     assert_eq!(waiter.end().code, 0);
+    // What is not there while its slot moves has to be asked for again.
+    let slot = master.run("CLUSTER KEYSLOT c");
+    master.run(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", asked.id));
+    let patient = ["exec", "c", "--reconnect", "10m", "--", "true"];
+    let early = Program::start(asked.port, &patient);
+    early.wait_for_error("refuses: ASK ");
+    master.run(&format!("CLUSTER SETSLOT {slot} STABLE"));
+    early.end().failed(0, "Asking again");
 }
 
 #[test]

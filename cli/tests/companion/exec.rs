@@ -52,10 +52,13 @@ fn the_command_is_told_what_it_holds_and_the_lock_is_bound_to_the_connection() {
 fn a_lock_that_cannot_be_had_in_time_is_not_acquired() {
     let (server, mut client) = Server::connected_with(&["--fairlock.max-waiters", "1"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    for wait in ["0", "50ms"] {
+    for (wait, why) in [
+        ("0", "it is held, or others wait for it"),
+        ("50ms", "not within 50ms"),
+    ] {
         let args = ["exec", "k", "--wait", wait, "--", "echo", "started"];
         let ended = Program::ended(server.port, &args);
-        ended.failed(75, "did not get the lock k");
+        ended.failed(75, &format!("did not get the lock k: {why}"));
         assert_eq!(ended.out, "");
         assert!(client.run("FAIRLOCK.INFO k").contains("waiting, 0"));
     }

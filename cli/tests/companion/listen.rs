@@ -83,6 +83,7 @@ fn a_server_that_goes_away_is_told_of_and_waited_for_until_sigterm() {
     client.run("CONFIG SET requirepass secret");
     client.run("CLIENT KILL TYPE normal SKIPME yes");
     wait_until("the server is gone for it", || up() == 0.0);
+    assert_eq!(up(), 0.0);
     let (status, said) = listening.get("/readyz");
     assert_eq!(status, 503, "{said}");
     assert!(said.contains("wants a password"), "{said}");

@@ -48,6 +48,13 @@ fn a_user_needs_little() {
         let exec = ["exec", "k", how, "--", "true"];
         Program::ended_as("ann:secret", &server, &exec).said();
     }
+    // Without the queue its place is not known.
+    client.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
+    let url = format!("redis://ann:secret@127.0.0.1:{}", server.port);
+    let waits = Program::start(1, &["--url", &url, "exec", "k", "--", "true"]);
+    waits.wait_for_error("waiting for the lock k: holder holds it, 1 wait\n");
+    client.int("FAIRLOCK.RELEASE k holder");
+    waits.end().failed(0, "");
     client.run("ACL SETUSER ann -fairlock.holders");
     Program::ended_as("ann:secret", &server, ALL[0]).failed(69, "fairlock.holders");
     client.run("ACL SETUSER ben on >secret +info");

@@ -27,6 +27,12 @@ fn top_has_a_screen_until_it_is_told_to_end() {
         assert!(ended.out.contains("\u{1b}[?1049l"), "{ended:?}");
         assert!(ended.out.contains(&format!("ended {code}")), "{ended:?}");
     }
+    let once = Program::in_terminal(server.port, "\"$FAIRLOCK\" top --once --interval 10ms");
+    let out = once.end().out;
+    assert!(
+        out.starts_with("hand-offs=") && !out.contains('\u{1b}'),
+        "{out}"
+    );
 }
 
 #[test]
