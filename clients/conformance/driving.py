@@ -38,12 +38,20 @@ SAME = {"TypeError": "Argument", "ValueError": "Argument", "RangeError": "Argume
 
 
 def shaped(language, fields):
-    """Options as the language writes them: their names, and lengths of time in its unit."""
-    return {named(language, key): length(language, value) if key in LENGTHS else value for key, value in fields.items()}
+    """Options as the language writes them: their names, and what their values are."""
+    return {named(language, key): value_of(language, key, value) for key, value in fields.items()}
 
 
 def named(language, key):
     return re.sub("_(.)", lambda part: part[1].upper(), key) if language in ("typescript", "java") else key
+
+
+def value_of(language, key, value):
+    if (language, key) == ("rust", "owner"):
+        return list(value.encode())
+    if (language, key) == ("java", "module"):
+        return value.upper()
+    return length(language, value) if key in LENGTHS else value
 
 
 def length(language, seconds):
@@ -73,9 +81,11 @@ def cause_of(fields):
     return said.rpartition("(")[2].rstrip(")").lower() or None
 
 
-def urls_of(addrs=(), username="", password=None, tls=None, **_):
-    access = f"{username}:{password}@" if password else ""
-    return [f"redis{'s' if tls else ''}://{access}{each}" for each in addrs]
+def urls_of(kind, addrs, username="", password=None, tls=None, **_):
+    """Of each server, Sentinel or node; and the one of all of them."""
+    scheme, access = f"redis{'s' if tls else ''}", f"{username}:{password}@" if password else ""
+    urls = [f"{scheme}://{access}{each}" for each in addrs]
+    return {"urls": urls, "url": f"{scheme}-sentinel://{access}{','.join(addrs)}#locks" if kind == "sentinel" else urls[0]}
 
 
 class Failed(Exception):
@@ -86,7 +96,8 @@ class Failed(Exception):
         name = name if name[0].isupper() else name.title().replace(" ", "")
         self.type, self.text = SAME.get(name, name), fields.get("text", "")
         super().__init__(f"{self.type}: {self.text}")
-        self.code, self.because, self.also = fields.get("code") or None, fields.get("because"), fields.get("also") or []
+        self.code, self.because = fields.get("code") or None, fields.get("because")
+        self.all = "\n".join([self.text, *(fields.get("also") or [])])
         self.cause = cause_of(fields)
 
 
@@ -158,7 +169,7 @@ class Driver:
         return self.begin(op, **fields).result()
 
     def new(self, client, hooks=..., **options):
-        client = {**shaped(self.language, client), "urls": urls_of(**client)}
+        client = shaped(self.language, client) | urls_of(**client)
         call = self.begin("new", client=client, options=shaped(self.language, options), hooks=hooks)
         call.result(3 * LONGEST)  # The process may only be starting, on a busy machine.
         locks = Locks(self, call.id)
@@ -200,7 +211,7 @@ class Call:
         answer = self.answer
         if answer is None:
             raise self.driver.broken(self.driver.fault)
-        if "failed" not in answer:
+        if not answer.get("failed"):
             return self.made(answer.get("ok") or {})
         failed = Failed(answer["failed"])
         if failed.type == "Unknown":
@@ -219,7 +230,7 @@ class Call:
             import pytest  # Only here: the lab and `server` need nothing but Python.
 
             pytest.skip("a thread that waits cannot be cancelled")
-        self.driver.ask("cancel", of=self.id)
+        self.driver.ask("end", of=self.id)
 
 
 class Locks:
@@ -233,15 +244,14 @@ class Locks:
         return call
 
     def asks(self, name, **options):
-        is_try = options.pop("try", ...)
-        return {"of": self.id, "name": name, "options": shaped(self.driver.language, options), "isTry": is_try}
+        return {"of": self.id, "name": name, "options": shaped(self.driver.language, options)}
 
     def acquire(self, name, **options):
         return self.begin(name, **options).result()
 
     def try_acquire(self, name, **options):
         try:
-            return self.begin(name, **{"try": True}, **options).result()
+            return self.begin(name, op="tryAcquire", **options).result()
         except Failed as failed:  # As Go says it.
             assert failed.type == "NotInTime"
 
@@ -271,7 +281,7 @@ class Locks:
 
     def hooks(self):
         told = [each for each in self.driver.events if each["event"] == "hook" and each["locks"] == self.id]
-        return [{"hook": each["hook"], **plain(self.driver.language, each["with"]), "cause": cause_of(each["with"])} for each in told]
+        return [{"hook": each["hook"].removeprefix("on").lower(), **plain(self.driver.language, each["with"]), "cause": cause_of(each["with"])} for each in told]
 
     def close(self, ping=False):
         """`ping`: the client still works afterwards, and is closed then."""
@@ -319,7 +329,7 @@ class Block(Held):
 
     def leave(self):
         """Ends the block; the result is the call's."""
-        self.driver.ask("leave", of=self.id)
+        self.driver.ask("end", of=self.id)
         self.call.made = lambda ok: None
         return self.call.result()
 

@@ -185,7 +185,10 @@ def test_r14_after_release(driver, servers, name):
 
 def test_r15_abandoned(locks, view, name):
     """Renewal ends with its holder: the lock becomes free."""
-    locks.begin(name, op="abandon", lease=0.6).result()
+    call = locks.begin(name, op="abandon", lease=0.6)
+    call.result()
+    if locks.driver.language == "go":  # where it is a context
+        locks.driver.ask("end", of=call.id)
     until("it is free", lambda: view.is_free(name))
 
 
@@ -281,7 +284,7 @@ def test_r25_both_fail(locks, view, name):
         block.leave()
     assert raised.value.type == "Body"
     if locks.driver.language in ("go", "java", "python"):
-        assert "NOTHELD" in raised.value.also[0] or "was lost" in raised.value.also[0]
+        assert "NOTHELD" in raised.value.all or "was lost" in raised.value.all
 
 
 def test_r26_lost_in_block(locks, view, name):

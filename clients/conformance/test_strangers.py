@@ -112,7 +112,8 @@ def test_r77_address_map(driver, servers, name):
         cluster.at(node).config_set("cluster-announce-hostname", f"{node}.invalid")
     for node in "abcd":
         until("all are announced", lambda node=node: all(each in str(cluster.at(node).execute_command("CLUSTER SLOTS")) for each in names))
-    locks = driver.new(cluster.client(map={f"{host}:{port}": f"{HOST}:{port}" for host, port in names.items()}))
+    addresses = {f"{host}:{port}": f"{HOST}:{port}" for name, port in names.items() for host in (name, HOST)}
+    locks = driver.new(cluster.client(map=addresses))
     use_all_masters(locks, cluster, name)
 
 

@@ -8,7 +8,7 @@ import { Cluster, Redis } from 'ioredis';
 import { createClient, createCluster, createSentinel } from 'redis';
 
 const IS_IOREDIS = process.argv[2] === 'ioredis';
-const made = new Map(), holds = new Map(), leaves = new Map(), calls = new Map();
+const made = new Map(), holds = new Map(), ends = new Map();
 
 const failure = (name, text) => Object.assign(new Error(text), { name });
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
@@ -57,10 +57,12 @@ const operations = {
     made.set(id, [new Locks(user, { ...options, ...(hooks && { hooks: hooksOf(id, hooks) }) }), user]);
   },
 
-  async acquire({ id, of, name, options, isTry }) {
+  tryAcquire: (request) => operations.acquire(request, 'tryAcquire'),
+
+  async acquire({ id, of, name, options }, by = 'acquire') {
     const cancel = new AbortController();
-    calls.set(id, cancel);
-    const held = await made.get(of)[0][isTry ? 'tryAcquire' : 'acquire'](name, { ...options, signal: cancel.signal });
+    ends.set(id, () => cancel.abort());
+    const held = await made.get(of)[0][by](name, { ...options, signal: cancel.signal });
     holds.set(id, held);
     return held && { token: held.token, owner: held.owner };
   },
@@ -68,15 +70,13 @@ const operations = {
   async block({ id, of, name, options, inner, fail }) {
     await made.get(of)[0].run(name, options, async (held) => {
       holds.set(id, held);
-      const left = new Promise((leave) => leaves.set(id, leave));
+      const left = new Promise((leave) => ends.set(id, leave));
       say({ event: 'inside', id, token: held.token, owner: held.owner });
       if (inner) await answer(inner);
       await left;
       if (fail) throw failure('Body', "the body's own");
     });
   },
-
-  leave: ({ of }) => leaves.get(of)(),
 
   // Nothing refers to what it holds.
   async abandon({ of, name, options }) {
@@ -99,7 +99,7 @@ const operations = {
     return { cause: lost.reason?.cause ?? null };
   },
 
-  cancel: ({ of }) => calls.get(of).abort(),
+  end: ({ of }) => ends.get(of)(),
 
   info: ({ of, name }) => made.get(of)[0].info(name),
 

@@ -56,10 +56,12 @@ class Operations:
         user = client_of(**client)
         made[id] = package.Locks(user, **options, **({"hooks": hooks_of(id, hooks)} if hooks else {})), user
 
-    async def acquire(self, id, of, name, options, isTry=False):
-        acquire = made[of][0].try_acquire if isTry else made[of][0].acquire
-        holds[id] = held = await maybe(acquire(name, **options))
+    async def acquire(self, id, of, name, options, by="acquire"):
+        holds[id] = held = await maybe(getattr(made[of][0], by)(name, **options))
         return held and {"token": held.token, "owner": held.owner}
+
+    async def tryAcquire(self, **fields):
+        return await self.acquire(by="try_acquire", **fields)
 
     async def block(self, id, of, name, options, fail, inner=None):
         left, lock = blocks.setdefault(id, Event()), made[of][0](name, **options)
@@ -71,9 +73,6 @@ class Operations:
             await maybe(left.wait())
             if fail:
                 raise BodyError("the body's own")
-
-    async def leave(self, id, of):
-        blocks[of].set()
 
     async def abandon(self, id, of, name, options):  # in a block that its thread or task never leaves
         block = holds[id, "block"] = made[of][0](name, **options)
@@ -94,8 +93,8 @@ class Operations:
             lost.wait(wait)
         return {"cause": lost.cause}
 
-    async def cancel(self, id, of):
-        tasks[of].cancel()
+    async def end(self, id, of):
+        blocks[of].set() if of in blocks else tasks[of].cancel()
 
     async def info(self, id, of, name):
         return dataclasses.asdict(await maybe(made[of][0].info(name)))
