@@ -5,8 +5,8 @@ import time
 import pytest
 from driving import NULLABLE, TYPED, Driver, Failed, loss_of
 from servers import until
-from test_holding import AT_ONCE, LONG, waiting
-from view import rule_of
+from test_topology import on
+from view import AT_ONCE, LONG, rule_of, waiting
 
 
 def test_r27_release_unheard(driver, servers, name):
@@ -120,10 +120,20 @@ def test_r44_nothing_listens(driver, servers, name):
     assert failed.type == "Unavailable" and failed.because
     locks = driver.new(one.client())
     call = locks.begin(name)
-    assert locks.fails(f"{name}:other", wait=0.2).because  # So the first has met nobody, either.
+    assert locks.fails(f"{name}:other", wait=1).because  # So the first has met nobody, either.
     assert not call.done()
     one.start()
     call.result().release()
+
+
+@pytest.mark.module
+def test_r44a_less_often(driver, servers, name):
+    """A refusal that may pass (NOREPLICAS) is met by asking again, less and less often; after `retry_timeout` it is Unavailable, with the code."""
+    one = servers("one", "--min-replicas-to-write", "1")
+    failed = driver.new(one.client(), retry_timeout=2).fails(name)
+    assert (failed.type, failed.code) == ("Unavailable", "NOREPLICAS")
+    asked = one.at().info("commandstats")["cmdstat_fairlock.acquire"]["rejected_calls"]
+    assert 1 < asked < 20  # 40 if the first pause were the last one, too
 
 
 @pytest.mark.module
@@ -178,7 +188,7 @@ def test_r59_first_failure(driver, servers, name):
     assert name in failed.text and str(one.port("a")) in failed.text
     one.start()
     locks.acquire(name)
-    failed = locks.fails(name, wait=0.1)
+    failed = locks.fails(name, wait=1)
     assert failed.type == "NotInTime" and not failed.because
     assert name in failed.text and str(one.port("a")) in failed.text
 
@@ -229,9 +239,9 @@ def test_r70_killed(driver, one, view, name):
 
 
 @pytest.mark.parametrize("kind", ["one", "replica", "sentinel", "cluster"])
-def test_r60_permissions(driver, servers, kind, mode):
+def test_r60_permissions(driver, shared, name, kind, mode):
     """The user `packages` of SECURITY.md (by scripts: `scripts`) can do all, also with a replica, a Sentinel, a cluster."""
-    group, name = servers(kind), "app:orders"
+    group, name = shared(kind, mode), on("a", f"app:{name}")
     user, password = ("scripts", "secret4") if mode == "scripts" else ("packages", "secret")
     # Cluster clients of some libraries ask for COMMAND themselves, before the package has anything to say.
     rule = [*rule_of(user), "+command"] if kind == "cluster" else rule_of(user)

@@ -8,7 +8,7 @@ import redis
 from driving import Failed
 from redis.crc import key_slot
 from servers import HOST, SLOTS, until
-from test_holding import AT_ONCE, LONG, waiting
+from view import AT_ONCE, LONG, waiting
 
 
 @pytest.fixture

@@ -5,6 +5,9 @@ import re
 import redis
 from servers import CLIENTS, LUA, until
 
+AT_ONCE = 20  # seconds, where the alternative is a minute
+LONG = 120
+
 
 class View:
     """A server's locks; without the module, from their keys."""
@@ -103,3 +106,21 @@ def rule_of(user):
     """The command of SECURITY.md that makes a user."""
     text = (CLIENTS.parent / "SECURITY.md").read_text()
     return re.search(rf"^    (ACL SETUSER {user} .*)$", text, re.MULTILINE)[1].split()
+
+
+def waiting(locks, view, name, count, **options):
+    """So many that wait, one after the other."""
+    calls = []
+    for number in range(1, count + 1):
+        calls.append(locks.begin(name, **options))
+        view.waits(name, number)
+    return calls
+
+
+def release_as_they_come(calls, **limit):
+    """Each call gets the lock in its turn, and gives it up; the order is not known here."""
+    while calls:
+        until("the next one has it", lambda: any(call.done() for call in calls), **limit)
+        done = next(call for call in calls if call.done())
+        calls.remove(done)
+        done.result().release()

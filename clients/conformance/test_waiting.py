@@ -1,0 +1,245 @@
+"""One server: acquiring and waiting."""
+
+import re
+import socket
+import threading
+import time
+import uuid
+
+import pytest
+from driving import Failed
+from servers import until
+from view import AT_ONCE, LONG, release_as_they_come, waiting
+
+
+def test_r01_free(locks, view, name):
+    """A free lock is acquired, with INFO's `token`, above 0; `release` frees it; the next token is greater."""
+    held = locks.acquire(name)
+    assert held.token > 0 and view.info(name)["token"] == held.token
+    held.release()
+    assert view.is_free(name)
+    second = locks.acquire(name)
+    assert second.token > held.token
+    second.release()
+
+
+def test_r03_owners(locks, view, name):
+    """Acquisitions by one Locks exclude each other; the owner names host, process and a uuid; a given owner is used."""
+    held = locks.acquire(name)
+    host, process, unique = view.owner(name).rsplit(":", 2)
+    assert host == re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:200]
+    assert process.isdigit() and str(uuid.UUID(unique)) == unique
+    assert locks.fails(name, wait=0.05).type == "NotInTime" and view.owner(name) == held.owner
+    held.release()
+    held = locks.acquire(name, owner="the nightly job")
+    assert view.owner(name) == held.owner == "the nightly job"
+    held.release()
+
+
+def test_r04_try(locks, view, name):
+    """`wait=0` and `try_acquire` of a held lock: NotInTime and none, at once; QUEUE is empty."""
+    held = locks.acquire(name)
+    assert locks.fails(name, wait=0).type == "NotInTime"
+    assert locks.try_acquire(name) is None
+    assert view.queue(name) == []
+    held.release()
+    assert locks.try_acquire(name).token > held.token
+
+
+def test_r05_wait(locks, view, name):
+    """`wait` runs out: NotInTime, not before; QUEUE is empty."""
+    locks.acquire(name)
+    start = time.monotonic()
+    assert locks.fails(name, wait=0.3).type == "NotInTime"
+    assert time.monotonic() - start >= 0.3
+    assert view.queue(name) == []
+
+
+def test_r06_order(locks, view, name):
+    """Three waiters hold the lock in the order of asking."""
+    first, tokens = locks.acquire(name), []
+    calls = waiting(locks, view, name, 3)
+    first.release()
+    for call in calls:
+        held = call.result()
+        tokens.append(held.token)
+        held.release()
+    assert tokens == sorted(tokens) and len(set(tokens)) == 3
+
+
+def test_r07_hand_off(locks, view, name):
+    """Released, the lock is the next waiter's at once, with leases and patience of minutes."""
+    first = locks.acquire(name, lease=LONG)
+    (second,) = waiting(locks, view, name, 1, lease=LONG, patience=LONG)
+    start = time.monotonic()
+    first.release()
+    second.result().release()
+    assert time.monotonic() - start < AT_ONCE
+
+
+@pytest.mark.parametrize("options", [{}, {"wait": 60}], ids=str)
+def test_r08_read_timeout(driver, one, view, name, options):
+    """A wait, also without a limit, outlives the read timeout of the user's client."""
+    if driver.language == "rust":
+        pytest.skip("its client has no read timeout")
+    locks = driver.new(one.client(readTimeout=0.3))
+    held = locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1, **options)
+    threading.Event().wait(1)
+    assert not call.done()
+    held.release()
+    call.result().release()
+
+
+def test_r09_cancelled(locks, view, name):
+    """Cancelling: the language's own error; QUEUE is empty."""
+    held = locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    call.cancel()
+    assert call.failure().type == "Cancelled"
+    until("it has left", lambda: view.queue(name) == [], longest=AT_ONCE)
+    held.release()
+    assert view.is_free(name)
+
+
+def test_r10_late_grant(driver, servers, name):
+    """A waiter cancelled while its grant is under way keeps no lock, and its owner name is not used again."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.through_proxy(), lease=LONG, command_timeout=0.5)
+    first = locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    (owner,) = view.queue(name)
+    one.proxy().freeze()
+    view.release(name, first.owner)
+    # It has the lock; or it has been woken, and asks; the test does so in its name.
+    if view.owner(name) != owner:
+        view.run("FAIRLOCK.ACQUIRE", name, owner, "ENQUEUE", "LEASE", LONG * 1000, "ONCE")
+    assert view.owner(name) == owner
+    try:
+        call.cancel()
+        assert call.failure().type == "Cancelled"
+    finally:  # Also where nothing can be cancelled.
+        one.proxy().mend()
+    until("it is free", lambda: view.is_free(name), longest=AT_ONCE)
+    assert locks.acquire(name).owner != owner  # Nobody has said that it left the queue.
+
+
+def test_r38_not_reentrant(locks, view, name):
+    """Not reentrant: the same caller asking again is NotInTime."""
+    block = locks.block(name, inner={"wait": 0.05})
+    assert block.inside.failure().type == "NotInTime"
+    block.leave()
+    assert view.is_free(name)
+
+
+def test_r39_hooks(driver, one, view, name):
+    """Hooks, with their records: on_wait only where it waited, on_acquired, on_released; after on_lost no on_released."""
+    locks = driver.new(one.client(), hooks="tell")
+    first = locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    first.release()
+    second = call.result()
+    until("all told", lambda: len(locks.hooks()) == 4)
+    told = locks.hooks()
+    assert sorted(event["hook"] for event in told) == ["acquired", "acquired", "released", "wait"]
+    assert [event["hook"] for event in told if event["owner"] == second.owner] == ["wait", "acquired"]
+    assert all(event["name"] == name for event in told)
+    acquired = [event for event in told if event["hook"] == "acquired"][1]
+    assert acquired["token"] == second.token and acquired["waited"] > 0
+    (released,) = (event for event in told if event["hook"] == "released")
+    assert (released["owner"], released["token"]) == (first.owner, first.token) and released["held"] > 0
+    view.breaks(name)
+    for use in (second.renew, second.release):
+        with pytest.raises(Failed, match="LockLost"):
+            use()
+    until("it is told", lambda: len(locks.hooks()) == 5)
+    lost = locks.hooks()[4]
+    assert (lost["hook"], lost["cause"], lost["token"]) == ("lost", "notheld", second.token)
+
+
+def test_r40_failing_hooks(driver, one, view, name):
+    """A hook that fails disturbs neither acquisition nor release, and is logged."""
+    locks, before = driver.new(one.client(), hooks="fail"), driver.size()
+    first = locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    first.release()
+    call.result().release()
+    assert view.is_free(name) and driver.said(before)
+
+
+def test_r43_one_owner(locks, view, name):
+    """Callers with one owner share its place, and hold the lock together, with one token."""
+    held, before = locks.acquire(name, lease=LONG), view.calls("acquire")
+    calls = [locks.begin(name, owner="me", lease=LONG, patience=LONG) for _ in range(2)]
+    view.waits(name)
+    until("both wait", lambda: view.calls("acquire") > before + 2)
+    held.release()
+    first, second = [call.result(AT_ONCE) for call in calls]
+    assert first.token == second.token and first.owner == second.owner == "me"
+    first.release()
+
+
+@pytest.mark.parametrize("is_many", [False, True], ids=["few", "many"])
+def test_r54_calls(driver, one, view, name, is_many):
+    """Ten callers and a thousand (threads and goroutines: a hundred, one queued after the other) hold the lock in the order of their calls."""
+    limits = dict.fromkeys(("lease", "patience", "command_timeout", "release_timeout"), LONG)  # What a thousand ask takes long on a busy machine.
+    locks, count = driver.new(one.client(), **limits), driver.many if is_many else 10
+    first, calls, tokens = locks.acquire(name), [], []
+    for number in range(1, count + 1):
+        calls.append(locks.begin(name))
+        if not driver.is_ordered or number == count:  # A process that is busy with asking could be late for its turn.
+            until(f"{number} are in the queue", lambda number=number: len(view.queue(name)) == number, pause=0.002)
+    first.release()
+    for call in calls:
+        held = call.result()
+        tokens.append(held.token)
+        held.release()
+    assert tokens == sorted(tokens)
+
+
+def test_r61_info(locks, view, name):
+    """`info(name)`: owner, holds, lease, token, session, waiting, holders, limit; no owner for a free lock."""
+    free = {"owner": None, "holds": 0, "lease": None, "token": None, "session": False, "waiting": 0, "holders": 0, "limit": None}
+    assert locks.info(name) == free
+    held = locks.acquire(name, lease=60, owner="me")
+    (call,) = waiting(locks, view, name, 1)
+    info = locks.info(name)
+    assert 30 < info.pop("lease") <= 60
+    assert info == {"owner": "me", "holds": 1, "token": held.token, "session": False, "waiting": 1, "holders": 1, "limit": 1}
+    held.release()
+    call.result().release()
+    view.run("HSET", name, "a script", 1)
+    info = locks.info(name)
+    assert info["token"] is None and info["lease"] is None
+    view.run("DEL", name)
+
+
+def test_r66_quiet(driver, one, name, mode):
+    """Twenty callers leave nothing in the log but the one warning."""
+    before = driver.size()
+    locks = driver.new(one.client(), lease=6)
+    first = locks.acquire(name)
+    calls = [locks.begin(name) for _ in range(20)]
+    assert first.lost(2.2) is None  # Those that have waited for more than a third of the lease renew at once.
+    first.release()
+    release_as_they_come(calls)
+    said = driver.said(before)
+    assert "locks are taken by scripts" in said if mode == "scripts" else not said, said
+
+
+def test_r81_one_subscription(driver, servers, name):
+    """Twenty waits on two locks share one connection that listens, and block none; a later wait has it still, with an owner name of before."""
+    one, owners = servers(), []
+    view, locks = one.view(), driver.new(one.client(), lease=LONG, patience=LONG)
+    for names in ([name, f"{name}:other"], [name]):
+        held = [locks.acquire(each) for each in names]
+        calls = [locks.begin(each) for _ in range(10) for each in names]
+        for each in names:
+            view.waits(each, 10)
+        assert view.client.info("clients")["blocked_clients"] == 0
+        assert sum(each["sub"] != "0" or each["ssub"] != "0" for each in view.clients()) == 1
+        owners.append(set(view.queue(name)))
+        for each in held:
+            each.release()
+        release_as_they_come(calls)
+    assert owners[0] & owners[1]
