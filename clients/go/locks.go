@@ -16,7 +16,6 @@ package fairlock
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,8 +28,7 @@ var errClosed = failed(ErrClosed, nil, "Locks is closed")
 // Locks takes fair locks. Make one for the process; it can be used by many goroutines.
 type Locks struct {
 	options options
-	wrong   error // what New could not return
-	user    redis.UniversalClient
+	wrong   error                // what New could not return
 	client  *redis.Client        // nil for a cluster
 	cluster *redis.ClusterClient // or nil
 	ctx     context.Context      // done when it is closed
@@ -49,7 +47,7 @@ type Locks struct {
 // sent before the first acquisition, which also returns the error if the client is of another type, or an option here is
 // out of range.
 func New(client redis.UniversalClient, given ...Option) *Locks {
-	l := &Locks{user: client, options: defaults(), replicas: map[string]int{}, idle: map[string][]*ear{}, listeners: map[*redis.Client]*listener{}}
+	l := &Locks{options: defaults(), replicas: map[string]int{}, idle: map[string][]*ear{}, listeners: map[*redis.Client]*listener{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.client, _ = client.(*redis.Client)
 	l.cluster, _ = client.(*redis.ClusterClient)
@@ -161,41 +159,25 @@ func (l *Locks) Info(ctx context.Context, name string) (info Info, err error) {
 	if err != nil {
 		return info, err
 	}
-	err = l.info(ctx, name, &info)
+	o.session, o.shared, o.limit = false, false, nil // which the server need not have for this
+	r := l.send(ctx, nil, &o, 0, []any{"FAIRLOCK.INFO", name})
 	switch {
-	case err == nil:
-		return info, nil
-	case isPassing(err):
-		return info, failed(ErrUnavailable, err, "%s: %v", name, err)
+	case r.err != nil && isPassing(r.err):
+		return info, failed(ErrUnavailable, r.err, "%s: %v", name, r.err)
+	case r.err != nil:
+		return info, refusal(r.err, name, r.address, &o)
 	}
-	return info, refusal(err, name, "INFO", &o)
-}
-
-func (l *Locks) info(ctx context.Context, name string, info *Info) error {
-	if l.mode.Load() != byScripts {
-		reply := redis.NewMapStringInterfaceCmd(ctx, "FAIRLOCK.INFO", name)
-		_ = l.user.Process(ctx, reply)
-		fields, err := reply.Result()
-		if !isUnknown(err) && !isDenied(err) {
-			number := func(field string) int64 { value, _ := fields[field].(int64); return value }
-			info.Owner, _ = fields["owner"].(string)
-			info.Holds, info.Token, info.Waiting = number("holds"), number("token"), number("waiting")
-			info.Lease, info.Holders, info.Limit = time.Duration(number("lease"))*time.Millisecond, number("holders"), number("limit")
-			info.Session = number("session") == 1 || fields["session"] == true
-			return err
+	fields, _ := r.value.(map[any]any) // of RESP3
+	if said, isList := r.value.([]any); isList {
+		fields = map[any]any{}
+		for at := 1; at < len(said); at += 2 {
+			fields[said[at-1]] = said[at]
 		}
 	}
-	pipe := l.user.Pipeline()
-	fields, lease, waiting := pipe.HGetAll(ctx, name), pipe.PTTL(ctx, name), pipe.LLen(ctx, key("redisson_lock_queue", name))
-	_, err := pipe.Exec(ctx)
-	info.Waiting = waiting.Val()
-	for field, value := range fields.Val() { // The owner's holds, and the token in a field without a name.
-		number, _ := strconv.ParseInt(value, 10, 64)
-		if field == "" {
-			info.Token = number
-			continue
-		}
-		info.Owner, info.Holds, info.Lease, info.Holders, info.Limit = field, number, lease.Val(), 1, 1
-	}
-	return err
+	number := func(field string) int64 { value, _ := fields[field].(int64); return value }
+	info.Owner, _ = fields["owner"].(string)
+	info.Holds, info.Token, info.Waiting = number("holds"), number("token"), number("waiting")
+	info.Lease, info.Holders, info.Limit = time.Duration(number("lease"))*time.Millisecond, number("holders"), number("limit")
+	info.Session = number("session") == 1 || fields["session"] == true
+	return info, nil
 }

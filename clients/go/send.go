@@ -19,7 +19,7 @@ type script struct{ text, digest string }
 
 var scripts = map[any]script{
 	"FAIRLOCK.ACQUIRE": scriptOf(lua.Acquire), "FAIRLOCK.RELEASE": scriptOf(lua.Release),
-	"FAIRLOCK.RENEW": scriptOf(lua.Renew), "FAIRLOCK.CANCEL": scriptOf(lua.Cancel),
+	"FAIRLOCK.RENEW": scriptOf(lua.Renew), "FAIRLOCK.CANCEL": scriptOf(lua.Cancel), "FAIRLOCK.INFO": scriptOf(lua.Info),
 }
 
 func scriptOf(text string) script { return script{text, fmt.Sprintf("%x", sha1.Sum([]byte(text)))} }

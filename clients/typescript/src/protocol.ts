@@ -4,7 +4,6 @@
 import { Failure, LockLost, NotInTime, NotReplicated, Unavailable } from './errors.js';
 import type { Cause } from './errors.js';
 import type { Options } from './options.js';
-import { braced } from './scripts.js';
 
 const FIRST_PAUSE = 50; // after a failure; doubled each time
 const LONGEST_PAUSE = 1000;
@@ -278,24 +277,11 @@ export interface LockInfo {
   limit: number;
 }
 
-/** The lock's state, by the module or from its keys. */
 export function informing(name: string, { commandTimeout: longest }: Options, now: () => number): Protocol<LockInfo> {
-  const send = (...words: string[]): Step => ({ do: 'send', words, longest });
   return insisting(name, longest, now, function* () {
-    try {
-      const { next: _, ...info } = Object.fromEntries(pairs((yield send('FAIRLOCK.INFO', name)).reply));
-      return { ...info, session: info.session === 1 } as LockInfo;
-    } catch (error) {
-      if (!(error instanceof Failure && (error.isUnknown || error.isDenied))) throw error;
-    }
-    const fields = pairs((yield send('HGETALL', name)).reply);
-    const left = Number((yield send('PTTL', name)).reply);
-    const waiting = Number((yield send('LLEN', `redisson_lock_queue:${braced(name)}`)).reply);
-    const holders = fields.filter(([field]) => field !== ''); // No owner has the empty name: that field is the token.
-    const token = fields.length > holders.length ? Number(Object.fromEntries(fields)['']) : null;
-    const [owner, holds] = holders[0] ?? [null, 0];
-    const [lease, limit] = owner === null ? [0, 0] : [Math.max(left, -1), 1];
-    return { owner, holds: Number(holds), lease, token, session: false, waiting, holders: holders.length, limit };
+    const { reply } = yield { do: 'send', words: ['FAIRLOCK.INFO', name], longest };
+    const { next: _, ...info } = Object.fromEntries(pairs(reply));
+    return { ...info, session: info.session === 1 } as LockInfo;
   });
 }
 

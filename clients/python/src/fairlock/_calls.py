@@ -12,7 +12,7 @@ import redis.exceptions as redis_errors
 from . import _errors as errors
 from ._errors import Failure
 from ._options import Info, Options, check_name, log, ms
-from ._scripts import warning, without
+from ._scripts import scripted, warning
 
 T = TypeVar("T")
 Work = Generator[tuple[Any, ...], Any, T]  # yields steps, which an Io carries out
@@ -83,9 +83,8 @@ class Calls:
         needs_module = options.module == "required" or tries.needing is not None
         while True:
             is_script = self.native is False and not needs_module
-            commands, parse = without(words, form) if is_script else ([words], lambda replies: replies[0])
             try:
-                replies = yield "send", pool, [*commands, *wait], longest, line
+                replies = yield "send", pool, [scripted(words, form) if is_script else words, *wait], longest, line
             except BaseException as error:
                 tries.is_unheard |= not hasattr(error, "is_unsent")
                 raise
@@ -99,7 +98,7 @@ class Calls:
                 raise failed
             else:
                 self.native = self.native if is_script else True
-                return parse(replies), not wanted or replies[-1] >= wanted
+                return replies[0], not wanted or replies[-1] >= wanted
 
     def _without_module(self, error: Any, where: str) -> None:
         with self.mutex:

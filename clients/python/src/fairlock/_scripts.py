@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.resources
-from collections.abc import Callable
 from typing import Any
 
 from ._errors import is_unknown
@@ -41,28 +40,8 @@ def script(command: str) -> tuple[str, str]:
     return hashlib.sha1(text.encode()).hexdigest(), text
 
 
-def without(words: tuple[Any, ...], form: str) -> tuple[list[tuple[Any, ...]], Callable[[list[Any]], Any]]:
-    """A command of the module as EVALSHA or EVAL; INFO by reading the keys. And what makes its reply of theirs."""
+def scripted(words: tuple[Any, ...], form: str) -> tuple[Any, ...]:
+    """A command of the module as EVALSHA or EVAL."""
     command, name, *rest = words
     keys = keys_of(name)
-    if command == "FAIRLOCK.INFO":
-        return [("HGETALL", keys[0]), ("PTTL", keys[0]), ("LLEN", keys[1])], info_of
-    return [(form, script(command)[form == "EVAL"], len(keys), *keys, *rest)], lambda replies: replies[0]
-
-
-def info_of(replies: list[Any]) -> dict[bytes, Any]:
-    fields, lease, waiting = replies
-    said = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
-    token = said.pop(b"", None)
-    owner, holds = next(iter(said.items()), (None, b"0"))
-    is_held = int(owner is not None)
-    return {
-        b"owner": owner,
-        b"holds": int(holds) if holds.isdigit() else 0,  # a hash that is not a lock
-        b"lease": lease if is_held else 0,
-        b"token": token and int(token),
-        b"session": 0,
-        b"waiting": waiting,
-        b"holders": is_held,
-        b"limit": is_held,
-    }
+    return (form, script(command)[form == "EVAL"], len(keys), *keys, *rest)
