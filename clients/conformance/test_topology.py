@@ -193,7 +193,6 @@ def test_r62a_in_a_cluster(driver, servers):
         locks.acquire(on(node, "lock"), wait=60, **options).release()
 
 
-@pytest.mark.known("go-redis does not tell which master it has reached: it is asked once", "go")
 @pytest.mark.module
 def test_r62b_asked_anew(driver, servers, name):
     """Sentinel, the master has no replica at the first ask, but the next master has: there it must confirm, or NotReplicated."""

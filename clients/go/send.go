@@ -165,7 +165,9 @@ func (l *Locks) wanted(ctx context.Context, node *redis.Client, o *options) (int
 			wanted = 1
 		}
 	}
-	if err != nil || said[0] == "master" {
+	// Behind Sentinels it may be another master each time, which go-redis does not tell: asked until one had a replica.
+	isKnown = wanted > 0 || node.Options().Addr != "FailoverClient"
+	if isKnown && (err != nil || said[0] == "master") {
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
 		l.replicas[node.Options().Addr] = wanted
