@@ -133,6 +133,10 @@ export function callHook(hooks: Hooks, which: keyof Hooks, event: LockEvent): vo
   try {
     hooks[which]?.(event);
   } catch (error) {
-    process.emitWarning(`the hook ${which} has failed: ${String(error)}`, 'FairlockWarning');
+    warn(`the hook ${which} has failed: ${String(error)}`);
   }
+}
+
+export function warn(text: string): void {
+  process.emitWarning(text, 'FairlockWarning');
 }

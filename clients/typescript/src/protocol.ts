@@ -3,6 +3,7 @@
 
 import { Failure, LockLost, NotInTime, NotReplicated, Unavailable } from './errors.js';
 import type { Cause } from './errors.js';
+import { warn } from './options.js';
 import type { Options } from './options.js';
 
 const FIRST_PAUSE = 50; // after a failure; doubled each time
@@ -219,6 +220,7 @@ export function* keeping(hold: Kept): Protocol<Cause | undefined> {
       yield* renewing(hold, hold.lease);
     } catch (error) {
       if (codeOf(error) === 'NOTHELD') return 'notheld';
+      if (error instanceof Failure && !error.isPassing) warn(`the lock ${hold.ask.name} cannot be renewed: ${error.message}`);
       hold.due = now() + Math.max(hold.lease / 10, FIRST_PAUSE);
     }
   }

@@ -145,6 +145,16 @@ test('children and workers have connections of their own', async (t) => {
   assert.equal((await locks.info('kept')).owner, kept.owner);
 });
 
+test('a renewal that is refused is told by a warning', async (t) => {
+  const { locks, url } = await one(t);
+  const client = await createClient({ url }).connect();
+  await locks.acquire('a', { lease: 1000 });
+  const told = new Promise((resolve) => process.on('warning', ({ message }) => /cannot be renewed.*WRONGTYPE/.test(message) && resolve(message)));
+  await client.set('a', 'no lock');
+  client.destroy();
+  await told;
+});
+
 test('what was closed does not keep a process alive', async (t) => {
   const { url } = await one(t);
   const program = `
