@@ -132,10 +132,6 @@ func (l *Locks) sendTo(
 func exchange(ctx context.Context, node *redis.Client, longest time.Duration, commands ...redis.Cmder) {
 	conn := node.WithTimeout(longest).Conn()
 	defer conn.Close()
-	if len(commands) == 1 {
-		_ = conn.Process(ctx, commands[0])
-		return
-	}
 	pipe := conn.Pipeline()
 	for _, each := range commands {
 		_ = pipe.Process(ctx, each)
