@@ -114,7 +114,6 @@ export class Server {
 
   /** One that listens, one for commands, and one on which replicas confirm, as WAIT blocks what is behind it. */
   line(use: 'ears' | 'commands' | 'confirm'): Line {
-    mustBeOpen(this.client, this.address);
     const line = this.#lines.get(use) ?? new Line(this, false).once('closed', () => this.#forget(use));
     this.#lines.set(use, line);
     return line;
@@ -214,10 +213,6 @@ async function settled(sent: Promise<unknown>[], address: string): Promise<unkno
   return [first, ...others];
 }
 
-function mustBeOpen({ isOpen, status }: Raw, address: string): void {
-  if (isOpen === false || status === 'end') throw new Failure('ERR the client is not connected: call its connect() before', address);
-}
-
 /** The servers of the user's client. */
 export class Servers {
   readonly #all = new Map<Raw, Server>();
@@ -250,28 +245,31 @@ export class Servers {
     return server;
   }
 
-  /** The lock's server. In a cluster, CLUSTERDOWN: the client has no connection to one for the slot. */
+  /** The lock's server. */
   async at(name: string): Promise<Server> {
-    if (!this.isCluster) return this.#server(this.#client);
-    const shard = this.#client.slots[calculateSlot(name)];
-    if (this.#library === NODE_REDIS) {
-      const node = shard?.master;
-      if (node && node.client?.isReady !== false) {
-        const late = (): Error => new Error('no connection in time');
-        const client = within(this.timeout, Promise.resolve(this.#client.nodeClient(node)), late);
-        return this.#server(await client.catch((error: unknown) => Promise.reject(new Failure(error, node.address))));
-      }
-    } else {
-      const node = this.#client.nodes('master').find(({ options }: Raw) => `${options.host}:${options.port}` === shard?.[0]);
-      if (['ready', 'wait'].includes(node?.status)) return this.#server(node);
-    }
-    throw new Failure('CLUSTERDOWN no node that is known has the slot', 'the cluster');
+    const { isOpen, status } = this.#client;
+    const server = this.isCluster ? undefined : this.#server(this.#client);
+    const where = server?.address ?? 'the cluster';
+    if (isOpen === false || status === 'end') throw new Failure('ERR the client is not connected: call its connect() before', where);
+    if (server) return server;
+    const node = await this.#nodeOf(this.#client.slots[calculateSlot(name)]);
+    if (!node) throw new Failure('CLUSTERDOWN no node that is known has the slot', where);
+    return this.#server(node);
+  }
+
+  /** The cluster's own client for a node, which need not be connected. */
+  async #nodeOf(shard: Raw): Promise<Raw> {
+    if (this.#library === IOREDIS) return this.#client.nodes('master').find(({ options }: Raw) => `${options.host}:${options.port}` === shard?.[0]);
+    if (!shard || shard.master.client) return shard?.master.client;
+    const made = Promise.resolve(this.#client.nodeClient(shard.master));
+    return within(this.timeout, made, () => new Error('no connection in time')).catch((error: unknown) => {
+      throw new Failure(error, shard.master.address);
+    });
   }
 
   /** Sends one command by way of the cluster's client, which follows redirections and learns of new nodes by them. */
   async follow(name: string, words: string[], longest: number): Promise<unknown> {
     const where = 'the cluster';
-    mustBeOpen(this.#client, where);
     // Without a key, any node is asked: that of the slot may be gone.
     const key = this.#client.slots[calculateSlot(name)]?.master?.client?.isReady ? name : undefined;
     const sent = this.#library === IOREDIS ? this.#client.call(...words) : this.#client.sendCommand(key, false, words, PLAIN);

@@ -2,6 +2,7 @@
 
 import type { Line, Server, Servers } from './clients.js';
 import { Failure } from './errors.js';
+import { warn } from './options.js';
 import type { Options } from './options.js';
 import { codeOf, ms } from './protocol.js';
 import type { Answer, Step } from './protocol.js';
@@ -10,6 +11,8 @@ import { neededBy, scripted } from './scripts.js';
 
 type Send = Step & { do: 'send' };
 
+const LEARN = 1000; // ms, at most
+
 export class Sender {
   /** Whether the server has the module, by its first answer. */
   isNative: boolean | undefined;
@@ -17,14 +20,27 @@ export class Sender {
 
   constructor(private readonly servers: Servers, private readonly module: 'auto' | 'required') {}
 
-  /** Sends it on the user's connection, or on the given one. */
+  /** Sends it on the connection for commands, or on the given one. */
   async send(name: string, step: Send, line?: Line): Promise<Answer> {
     try {
       return await this.#sendTo(line?.server ?? (await this.servers.at(name)), step, line);
     } catch (error) {
-      if (!this.servers.isCluster || !['MOVED', 'ASK', 'CLUSTERDOWN'].includes(codeOf(error) ?? '')) throw error;
-      return this.#follow(name, step, line, error);
+      if (!this.servers.isCluster || !(error instanceof Failure && error.isPassing)) throw error;
+      if (error.code === 'ASK' && !line) return this.#follow(name, step, error);
+      if (error.code === 'MOVED') line?.close(error);
+      // The client learns by it where the slot is now. It is what the user may run, and the server knows.
+      const words = [this.isNative === false ? 'PTTL' : 'FAIRLOCK.INFO', name];
+      await this.servers.follow(name, words, Math.min(step.longest, LEARN)).catch(() => {});
+      throw error;
     }
+  }
+
+  /** The lock's keys are at the node that imports its slot already. */
+  async #follow(name: string, { words, confirm, longest }: Send, error: Failure): Promise<Answer> {
+    const sent = performance.now();
+    const reply = await this.#worded(words, (its) => this.servers.follow(name, its, longest));
+    if (Number(reply) > 0 && confirm?.syncTimeout && (await least(await this.servers.at(name), confirm)) > 0) throw error;
+    return { reply, isConfirmed: true, sent, at: performance.now(), address: 'the cluster' };
   }
 
   async #sendTo(server: Server, { words, confirm, longest }: Send, line: Line | undefined): Promise<Answer> {
@@ -37,19 +53,6 @@ export class Sender {
     const [reply, confirmed] = await this.#worded(words, (its) => link.call([its, ...wait], longest));
     if (confirmed instanceof Failure && Number(reply) > 0) throw confirmed;
     return { reply, isConfirmed: asked === 0 || Number(confirmed) >= asked, sent, at: performance.now(), address };
-  }
-
-  /** The libraries follow redirections of single commands only, and learn by them. */
-  async #follow(name: string, { words, confirm, longest }: Send, line: Line | undefined, error: unknown): Promise<Answer> {
-    const sent = performance.now();
-    if (line) {
-      // Another node's connection is to be made: only now it is known which.
-      await this.servers.follow(name, ['FAIRLOCK.INFO', name], longest).finally(() => line.close(error));
-      throw error;
-    }
-    const reply = await this.#worded(words, (its) => this.servers.follow(name, its, longest));
-    if (Number(reply) > 0 && confirm?.syncTimeout && (await least(await this.servers.at(name), confirm)) > 0) throw error;
-    return { reply, isConfirmed: true, sent, at: performance.now(), address: 'the cluster' };
   }
 
   async #worded<T>(words: string[], send: (words: string[]) => Promise<T>): Promise<T> {
@@ -82,7 +85,7 @@ export class Sender {
       ? ['the user may not run the commands of the fairlock module', 'Allow them']
       : ['the server does not have the fairlock module', 'Load it'];
     const what = `${cure} for hand-off, sessions and shared locks, or set module to "required" to refuse`;
-    process.emitWarning(`${address}: ${why}: locks are taken by scripts. ${what}`, 'FairlockWarning');
+    warn(`${address}: ${why}: locks are taken by scripts. ${what}`);
   }
 }
 
