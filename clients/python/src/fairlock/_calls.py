@@ -17,7 +17,6 @@ from ._scripts import scripted, warning
 T = TypeVar("T")
 Work = Generator[tuple[Any, ...], Any, T]  # yields steps, which an Io carries out
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between tries
-REDIRECTS = 16  # in a row, before they count as failures
 
 
 class Tries:
@@ -33,7 +32,7 @@ class Tries:
 
     def reset(self) -> None:
         self.first: BaseException | None = None
-        self.end, self.reason, self.pause, self.redirects = math.inf, "", FIRST_PAUSE, 0
+        self.end, self.reason, self.pause = math.inf, "", FIRST_PAUSE
 
 
 class Calls:
@@ -62,15 +61,12 @@ class Calls:
             return  # The caller says so.
         if self.io.is_cluster:
             yield "refresh", tries.name
-        if errors.code_of(error) in errors.AT_ONCE and tries.redirects < REDIRECTS:
-            tries.redirects += 1
-        elif now >= tries.end:
+        if now >= tries.end:
             length = f" for {tries.longest:g} s" if tries.longest else ""
             text = f"{errors.shown(tries.name)}: not available{length}: {tries.reason}"
             raise errors.Unavailable(text, errors.code_of(error) or None) from tries.first
-        else:
-            yield "pause", min(tries.pause, tries.end - now, left), tries.bell
-            tries.pause = min(tries.pause * 2, LONGEST_PAUSE)
+        yield "pause", min(tries.pause, tries.end - now, left), tries.bell
+        tries.pause = min(tries.pause * 2, LONGEST_PAUSE)
 
     def _call(
         self, tries: Tries, words: tuple[Any, ...], confirm: bool = False, line: Any = None, timeout: float | None = None

@@ -72,8 +72,7 @@ class Closed(FairlockError):
 
 # All that redis-py may raise for a command. The package's own errors can be OSErrors, too: they are let through first.
 Failure = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
-PASSING = {"CLUSTERDOWN", "TRYAGAIN", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "BUSY"}
-AT_ONCE = {"MOVED", "ASK", "UNBLOCKED"}
+PASSING = {"CLUSTERDOWN", "TRYAGAIN", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "BUSY", "MOVED", "ASK", "UNBLOCKED"}
 KINDS: dict[str, type[FairlockError]] = {
     "QUEUEFULL": QueueFull,
     "NOTALOCK": NotALock,
@@ -119,7 +118,7 @@ def is_passing(error: BaseException) -> bool:
         return False
     code = code_of(error)
     if code:
-        return code in PASSING | AT_ONCE
+        return code in PASSING
     return isinstance(error, (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.RedisClusterException, OSError))
 
 
