@@ -1,31 +1,17 @@
-"""Writes the pages of behaviours: their rows are the tests' docstrings."""
+"""Writes the page of behaviours: its rows are the tests' docstrings."""
 
 import ast
 import pathlib
 import re
 
 HERE = pathlib.Path(__file__).parent
-WRITTEN = "`scripts/clients/conformance table` writes this page from the [tests](conformance/README.md): do not edit."
-# By whether rows need the module.
-PAGES = {
-    False: (
-        HERE.parent / "behaviours.md",
-        f"""\
+PAGE = HERE.parent / "behaviours.md"
+HEAD = """\
 # Behaviours
 
-What each package does, a row for each test: with the module, and without it by scripts. [Others](behaviours-module.md) need the module; the
-[protocol](protocol.md) says how. {WRITTEN}
-""",
-    ),
-    True: (
-        HERE.parent / "behaviours-module.md",
-        f"""\
-# Behaviours that need the module
-
-What each package does, as in [Behaviours](behaviours.md), with the module, or about its absence. {WRITTEN}
-""",
-    ),
-}
+What each package does, a row for each test: with the module, and without it by scripts; *module*: only with it, or about its absence. The
+[protocol](protocol.md) says how. `scripts/clients/conformance table` writes this page from the [tests](conformance/README.md): do not edit.
+"""
 
 
 def rows():
@@ -42,14 +28,9 @@ def rows():
     return found
 
 
-def pages():
-    """Each page's path and text."""
-    all_rows = sorted(rows().items())
-    for kind, (path, head) in PAGES.items():
-        said = [f"\n**{number}** {said.removesuffix('.')}\n" for number, (needs_module, said) in all_rows if needs_module is kind]
-        yield path, head + "".join(said)
+def page():
+    return HEAD + "".join(f"\n**{number}** {'*module*: ' * needs}{said.removesuffix('.')}\n" for number, (needs, said) in sorted(rows().items()))
 
 
 if __name__ == "__main__":
-    for path, text in pages():
-        path.write_text(text)
+    PAGE.write_text(page())

@@ -19,6 +19,18 @@ def test_r27_release_unheard(driver, servers, name):
     assert one.proxy().lost == 1 and one.view().is_free(name)
 
 
+def test_r27a_release_not_sent(driver, servers, name):
+    """No server for `release_timeout`: release fails, and the lock is not renewed any more."""
+    one = servers()
+    locks = driver.new(one.through_proxy(), release_timeout=0.2, command_timeout=1)
+    held = locks.acquire(name, lease=3)
+    one.proxy().cut()
+    with pytest.raises(Failed):
+        held.release()
+    one.proxy().mend()
+    until("its lease has ended", lambda: one.view().is_free(name))
+
+
 @pytest.mark.parametrize("is_taken", [False, True], ids=["free", "waiting"])
 def test_r28_acquire_unheard(driver, servers, name, is_taken):
     """The reply to ACQUIRE is lost, at a free lock and while waiting: one hold."""
@@ -141,7 +153,7 @@ def test_r45_out_of_range(driver, servers, name):
     """Arguments out of range are refused, nothing was sent."""
     one = servers()
     locks, connected = driver.new(one.client()), one.at().info("stats")["total_connections_received"]
-    wrong = [("lease", 0), ("lease", -1), ("wait", -1), ("sync_timeout", -1), ("limit", 0), ("limit", 1_000_001), ("owner", ""), ("owner", "x" * 257), ("name", "")]
+    wrong = [("lease", 0), ("lease", -1), ("wait", -1), ("sync_timeout", -1), ("limit", 0), ("limit", 1_000_001), ("owner", ""), ("owner", "x" * 257), ("owner", "*"), ("name", "")]
     for option, value in wrong:
         if driver.language != "rust" or value != -1:  # which does not compile there
             assert locks.fails(**{"name": name, option: value}).type == "Argument", (option, value)

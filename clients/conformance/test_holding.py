@@ -28,11 +28,14 @@ def test_r11_renewed(locks, view, name):
 
 
 def test_r12_not_renewed(locks, view, name):
-    """Renewal off: lost with cause `lease` when that is over; the lock is free."""
+    """Renewal off: lost with cause `lease` when that is over; the lock is free, and `renew()` raises LockLost."""
     start = time.monotonic()
     held = locks.acquire(name, lease=1, renew=False)
     assert held.lost() == "lease" and time.monotonic() - start >= 0.7
     until("it is free", lambda: view.is_free(name))
+    with pytest.raises(Failed) as raised:
+        held.renew()
+    assert (raised.value.type, raised.value.cause) == ("LockLost", "lease")
 
 
 def test_r13_renew(locks, view, name):
@@ -142,15 +145,6 @@ def test_r18c_short_lease(driver, servers, name):
     assert locks.fails(name, wait=1).type == "NotInTime"
 
 
-def test_r19_lost_is_lost(locks, name):
-    """After `lost`, `renew()` raises LockLost."""
-    held = locks.acquire(name, lease=1, renew=False)
-    held.lost()
-    with pytest.raises(Failed) as raised:
-        held.renew()
-    assert (raised.value.type, raised.value.cause) == ("LockLost", "lease")
-
-
 def test_r25_both_fail(locks, view, name):
     """Body and release fail: the body's error, with that of the release attached where the language can."""
     block = locks.block(name, fail=True)
@@ -177,7 +171,7 @@ def test_r26_lost_in_block(locks, view, name):
 
 
 def test_r37_reentrant(locks, view, name):
-    """Reentrant: held at once with the same token; the last release frees it; another thread or task waits."""
+    """Reentrant: held at once with the same token; the last release frees it; another thread or task waits, and without the option the same, too."""
     block = locks.block(name, reentrant=True, inner={"reentrant": True})
     inner = block.inside.result()
     assert inner.token == block.token and view.owner(name) == block.owner
@@ -186,3 +180,6 @@ def test_r37_reentrant(locks, view, name):
     assert locks.fails(name, reentrant=True, wait=0).type == "NotInTime"
     block.leave()
     assert view.is_free(name)
+    block = locks.block(name, inner={"wait": 0.05})
+    assert block.inside.failure().type == "NotInTime"
+    block.leave()

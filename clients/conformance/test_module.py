@@ -55,15 +55,6 @@ def test_r23_waits(driver, servers, name):
     until("its connection is closed", lambda: len(view.clients()) < before)
 
 
-def test_r23a_cancelled(locks, view, name):
-    """A session that waits can be cancelled; QUEUE is empty."""
-    locks.acquire(name)
-    (call,) = waiting(locks, view, name, 1, session=True, lease=LEASE)
-    call.cancel()
-    assert call.failure().type == "Cancelled"
-    until("it has left", lambda: view.queue(name) == [], longest=AT_ONCE)
-
-
 def test_r23c_unconfirmed(driver, servers, name):
     """No replica confirms the renewals of a session: lost with cause `lease`."""
     group = servers("replica")
@@ -120,14 +111,6 @@ def test_r51_limit(locks, view, name):
     assert view.is_free(name)
 
 
-def test_r61a_info(locks, name):
-    """`info` of a session and of a limited lock says so."""
-    locks.acquire(name, limit=3, session=True)
-    locks.acquire(name, limit=2)
-    info = locks.info(name)
-    assert info["session"] and (info["holders"], info["limit"]) == (2, 2)
-
-
 def test_r67_scripts(driver, plain, name):
     """No module: held by scripts, `native` is false, one warning for two acquisitions."""
     locks, before = driver.new(plain.client()), driver.size()
@@ -140,13 +123,6 @@ def test_r67_scripts(driver, plain, name):
     warning = f":{plain.port('a')}: the server does not have the fairlock module: locks are taken by scripts. "
     until("it has warned", lambda: driver.said(before).count(warning) == 1)
     assert driver.said(before).count("taken by scripts") == 1
-
-
-def test_r67a_native(driver, one, name):
-    """With the module `native` is true, and no warning is logged."""
-    locks, before = driver.new(one.client()), driver.size()
-    locks.acquire(name)
-    assert locks.native() is True and driver.said(before) == ""
 
 
 @pytest.mark.parametrize("options", [{"session": True}, {"shared": True}, {"limit": 2}], ids=lambda each: next(iter(each)))

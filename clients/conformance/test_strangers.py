@@ -15,26 +15,23 @@ SECONDS = 30  # where the alternative is a minute, or for ever
 FOREVER = 1e11  # seconds
 
 
-class Busy:
+def keep_busy(one, name):
     """A script that the server runs for some seconds, in which it answers everybody BUSY; then it deletes a lock."""
+    script = "local ends = redis.call('TIME')[1] + 3; repeat until redis.call('TIME')[1] + 0 >= ends; redis.call('DEL', KEYS[1])"
 
-    def __init__(self, one, name):
-        one.at().config_set("busy-reply-threshold", 100)
-        self.work = threading.Thread(target=self.run, args=(one.at(), name), daemon=True)
-        self.work.start()
-        until("it is busy", lambda: self.is_busy(one))
-
-    @staticmethod
-    def run(client, name):
+    def run(client):
         with contextlib.suppress(redis.RedisError):  # The test is over, and the server.
-            client.eval("local ends = redis.call('TIME')[1] + 3; repeat until redis.call('TIME')[1] + 0 >= ends; redis.call('DEL', KEYS[1])", 1, name)
+            client.eval(script, 1, name)
 
-    @staticmethod
-    def is_busy(one):
+    def is_busy():
         try:
             return not one.at().ping()
         except redis.RedisError as error:
             return "BUSY" in str(error)
+
+    one.at().config_set("busy-reply-threshold", 100)
+    threading.Thread(target=run, args=(one.at(),), daemon=True).start()
+    until("it is busy", is_busy)
 
 
 def test_r72_busy(driver, servers, name):
@@ -44,7 +41,7 @@ def test_r72_busy(driver, servers, name):
     locks = driver.new(one.client(), lease=LONG)
     held, other = locks.acquire(f"{name}:held"), locks.acquire(f"{name}:other")
     session, gone = locks.acquire(f"{name}:session", session=True, lease=6), locks.acquire(f"{name}:gone")
-    Busy(one, gone.name)
+    keep_busy(one, gone.name)
     call, released, lost = locks.begin(name, wait=LONG), *(driver.begin("release", of=each.id) for each in (other, gone))
     assert held.renew() == LONG
     released.result()

@@ -44,8 +44,7 @@ for _ in range(4):
         except BaseException:
             traceback.print_exc()
             os._exit(1)
-for _ in range(4):
-    assert os.wait()[1] == 0
+assert all(os.wait()[1] == 0 for _ in range(4))
 assert run(locks.info(parents.name)).token == parents.token and not parents.lost.is_set()
 run(parents.renew())
 run(parents.release())

@@ -215,6 +215,3 @@ pub fn later(from: Instant, duration: Duration) -> Instant {
     let century = Duration::from_hours(100 * 365 * 24);
     from + duration.min(century)
 }
-
-#[cfg(test)]
-mod tests;

@@ -20,11 +20,8 @@ export async function until(what: string, condition: () => Promise<unknown>): Pr
 /** A server that ends with the test: its URL, and a Locks. */
 export async function one(test: TestContext): Promise<{ url: string; locks: Locks }> {
   const servers = spawn(PROGRAM, { stdio: ['pipe', 'pipe', 'inherit'] });
-  let url = '';
-  for await (const line of createInterface(servers.stdout)) {
-    if (line === 'ready') break;
-    if (line.startsWith('a ')) url = `redis://127.0.0.1:${line.split(' ')[1]}`;
-  }
+  const [port] = await once(createInterface(servers.stdout), 'line');
+  const url = `redis://127.0.0.1:${port}`;
   const client = await createClient({ url }).connect();
   const locks = new Locks(client);
   test.after(async () => {

@@ -7,7 +7,6 @@ import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.api.sync.RedisCommands;
 import java.io.IOException;
-import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -18,37 +17,25 @@ import javax.tools.ToolProvider;
 
 /** What the tests share: one server with the module, and a Locks at it. The rows of all languages are in clients/conformance. */
 abstract class Fixture {
-    static final int PORT = started();
+    /** It ends with its input, and so with this process. */
+    private static final Process SERVER;
+    static final int PORT;
+
+    static {
+        try {
+            SERVER = new ProcessBuilder("../conformance/server").redirectError(ProcessBuilder.Redirect.INHERIT).start();
+            PORT = Integer.parseInt(SERVER.inputReader().readLine());
+        } catch (IOException error) {
+            throw new AssertionError(error);
+        }
+    }
+
     static final RedisURI URI = RedisURI.create("127.0.0.1", PORT);
     static final RedisClient CLIENT = RedisClient.create();
     static final RedisCommands<String, String> REDIS = CLIENT.connect(URI).sync();
     static final Locks LOCKS = Locks.of(CLIENT, URI);
 
     final String name = "lock:" + UUID.randomUUID();
-
-    private static int started() {
-        try (ServerSocket socket = new ServerSocket(0)) {
-            int port = socket.getLocalPort();
-            socket.close();
-            Process server = new ProcessBuilder("redis-server", "--port", Integer.toString(port), "--bind", "127.0.0.1", "--save", "",
-                    "--loadmodule", System.getenv("FAIRLOCK_MODULE"))
-                    .redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
-            Runtime.getRuntime().addShutdownHook(new Thread(server::destroy));
-            until("it listens", () -> listens(port));
-            return port;
-        } catch (IOException error) {
-            throw new AssertionError(error);
-        }
-    }
-
-    private static boolean listens(int port) {
-        try {
-            new java.net.Socket("127.0.0.1", port).close();
-            return true;
-        } catch (IOException error) {
-            return false;
-        }
-    }
 
     static void until(String what, Callable<Boolean> isSo) {
         long end = System.nanoTime() + 120_000_000_000L;
