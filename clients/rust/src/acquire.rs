@@ -1,19 +1,22 @@
-//! One acquisition: carries out what [`Asking`] says.
+//! An acquisition: carries out what [`Asking`] says, in a task of its own, which leaves the queue when its caller has gone.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
+use redis::Value;
+use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::{sleep, timeout};
 
-use crate::core::Core;
-use crate::hold::Hold;
-use crate::lines::{Work, locked};
+use crate::core::{Core, Entry};
+use crate::hold::{Guard, Hold};
+use crate::lines::locked;
 use crate::options::call;
 use crate::protocol::{Asking, Reply, Step};
 use crate::scripts::Request;
-use crate::terms::{Terms, Way};
+use crate::terms::Terms;
 use crate::{Error, Kind, Options, Result};
 
 /// The longest that a caller waits for its owner to leave the queue; it goes on in the background.
@@ -22,20 +25,19 @@ const LEAVE: Duration = Duration::from_secs(1);
 struct Waiter {
     terms: Arc<Terms>,
     asking: Asking,
-    /// That of the last ask.
-    way: Option<Way>,
+    start: Instant,
+    entry: Option<Entry>,
     is_told: bool,
-    is_over: bool,
 }
 
 impl Core {
-    /// The lock, or the hold that this caller has already. The caller is the task, if no thread is given.
+    /// The lock, or one more guard of the hold that this caller has already. The caller is the task, if no thread is given.
     pub async fn acquire(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         name: Vec<u8>,
         options: Options,
         thread: Option<ThreadId>,
-    ) -> Result<Arc<Hold>> {
+    ) -> Result<Guard> {
         options.check(&name)?;
         self.check_open()?;
         let mut entry = None;
@@ -51,43 +53,55 @@ impl Core {
             entry = Some(key);
         }
         let start = Instant::now();
-        let mut closing = self.closing.subscribe();
-        let mut waiter = Waiter {
-            asking: Asking::new(&options, start),
+        let asking = Asking::new(&options, start);
+        let longest = asking.at_most(Duration::MAX, start);
+        let turn = timeout(longest, self.turn(&name).lock_owned()).await.ok();
+        let waiter = Waiter {
             terms: self.terms(name, options),
-            way: None,
+            asking,
+            start,
+            entry,
             is_told: false,
-            is_over: false,
         };
-        let granted = tokio::select! {
-            biased;
-            granted = Box::pin(waiter.run(start)) => granted,
-            _ = closing.wait_for(|is_so| *is_so) => Err(Error::closed()),
-        };
-        match granted {
-            Ok((token, since)) => {
-                waiter.is_over = true;
-                let hold = Hold::begin(&waiter.terms, entry, token, since);
-                let mut event = hold.event.clone();
-                event.waited = Some(start.elapsed());
-                call(self.options.on_acquired.as_ref(), &event);
-                Ok(hold)
-            }
-            Err(error) => {
-                if let Some(leaving) = waiter.leave() {
-                    drop(timeout(LEAVE, tokio::spawn(leaving)).await);
-                }
-                Err(error)
-            }
-        }
+        let (caller, result) = oneshot::channel();
+        tokio::spawn(waiter.run(turn, caller));
+        result.await.unwrap_or_else(|_| Err(Error::closed()))
     }
 }
 
 impl Waiter {
-    async fn run(&mut self, start: Instant) -> Result<(i64, Instant)> {
-        let longest = self.asking.at_most(Duration::MAX, start);
-        let turn = self.terms.core.turn(&self.terms.name).lock_owned();
-        let mut turn = timeout(longest, turn).await.ok();
+    async fn run(
+        mut self,
+        turn: Option<OwnedMutexGuard<()>>,
+        mut caller: oneshot::Sender<Result<Guard>>,
+    ) {
+        let mut closing = self.terms.core.closing.subscribe();
+        let granted = tokio::select! {
+            biased;
+            granted = Box::pin(self.ask(turn)) => granted,
+            _ = closing.wait_for(|is_so| *is_so) => Err(Error::closed()),
+            () = caller.closed() => Err(Error::closed()),
+        };
+        match granted {
+            Ok((token, since)) => {
+                let guard = Hold::begin(&self.terms, self.entry, token, since);
+                let mut event = guard.0.event.clone();
+                event.waited = Some(self.start.elapsed());
+                call(self.terms.core.options.on_acquired.as_ref(), &event);
+                drop(caller.send(Ok(guard))); // Without a caller it is released.
+            }
+            Err(error) => {
+                let mut leaving = pin!(self.leave());
+                let is_over = timeout(LEAVE, &mut leaving).await.is_ok();
+                drop(caller.send(Err(error)));
+                if !is_over {
+                    leaving.await;
+                }
+            }
+        }
+    }
+
+    async fn ask(&mut self, mut turn: Option<OwnedMutexGuard<()>>) -> Result<(i64, Instant)> {
         let mut step = self.asking.ask(Instant::now());
         loop {
             step = match step {
@@ -98,9 +112,7 @@ impl Waiter {
                     self.asking.answered(sent, Instant::now(), outcome)
                 }
                 Step::GiveBack(token) => {
-                    let token = format!("TOKEN {token}");
-                    let release = self.terms.request("FAIRLOCK.RELEASE", &token);
-                    let outcome = self.send(&release).await;
+                    let outcome = self.send(&self.terms.release(token)).await;
                     self.asking.given_back(Instant::now(), outcome)
                 }
                 Step::Listen(longest) => self.listen(longest).await,
@@ -109,16 +121,17 @@ impl Waiter {
                     self.asking.ask(Instant::now())
                 }
                 Step::Granted(token, since) => return Ok((token, since)),
-                Step::Failed(kind, failure) => return Err(self.terms.error(kind, failure)),
+                Step::Failed(failure) => return Err(self.terms.error(failure)),
             }
         }
     }
 
-    async fn send(&mut self, request: &Request) -> Result<Reply> {
+    async fn send(&self, request: &Request) -> Result<Reply> {
         let longest = self.terms.core.options.command_timeout;
         let longest = self.asking.at_most(longest, Instant::now());
-        let way = self.way.insert(self.terms.way().await?);
-        self.terms.send(way, request, longest).await
+        // To release. The nodes by which a cluster's client finds the others may be down later.
+        self.terms.core.plain.link(longest).await?;
+        self.terms.send(request, longest).await
     }
 
     async fn listen(&mut self, longest: Duration) -> Step {
@@ -135,53 +148,25 @@ impl Waiter {
         self.asking.ask(Instant::now())
     }
 
-    /// The work of leaving the queue, or of giving up what was granted meanwhile; none if the owner was never there.
-    fn leave(&mut self) -> Option<Work<()>> {
-        let terms = self.terms.clone();
+    /// Leaves the queue, or gives up what was granted meanwhile, if the owner may be there. Behind its last ask, on the same
+    /// connection.
+    async fn leave(&self) {
+        let (terms, options) = (&self.terms, &self.terms.options);
         let is_clean = terms.unanswered.load(Ordering::Relaxed) == 0;
-        let must_leave = self.asking.is_there || !is_clean;
-        let way = self.way.take().filter(|_| must_leave);
-        let is_over = std::mem::replace(&mut self.is_over, true);
-        if is_over || (way.is_none() && !terms.ear.listens()) {
-            return None;
+        let send = async |command| {
+            let longest = options.lease.max(options.patience);
+            terms.persist(&terms.request(command, ""), longest).await
+        };
+        let mut is_left = true;
+        if self.asking.is_there || !is_clean {
+            let cancelled = send("FAIRLOCK.CANCEL").await;
+            is_left = matches!(cancelled, Ok(Reply(Value::Int(1), _)));
+            // Another caller may hold the lock by an owner that was given, unless an ask of this one is not answered.
+            let may_hold = !is_clean || options.owner.is_none();
+            if cancelled.is_ok() && !is_left && may_hold {
+                drop(send("FAIRLOCK.RELEASE").await);
+            }
         }
-        let closing = terms.core.closing.subscribe();
-        Some(Box::pin(async move {
-            let is_left = match way {
-                Some(way) => leave(&terms, &way, is_clean).await,
-                None => true,
-            };
-            terms.end(is_left).await;
-            drop(closing);
-        }))
-    }
-}
-
-/// Whether the owner was in the queue, and has left it.
-async fn leave(terms: &Terms, way: &Way, is_clean: bool) -> bool {
-    let longest = terms.options.lease.max(terms.options.patience);
-    let send = async |command| {
-        terms
-            .persist(way, &terms.request(command, ""), longest)
-            .await
-    };
-    let is_left = send("FAIRLOCK.CANCEL")
-        .await
-        .map(|reply| reply.0 == redis::Value::Int(1));
-    // Another caller may hold the lock by an owner that was given, unless an ask of this one is not answered.
-    let may_hold = !is_clean || terms.options.owner.is_none();
-    if may_hold && matches!(is_left, Ok(false)) {
-        drop(send("FAIRLOCK.RELEASE").await);
-    }
-    matches!(is_left, Ok(true))
-}
-
-impl Drop for Waiter {
-    fn drop(&mut self) {
-        if let Some(leaving) = self.leave()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(leaving);
-        }
+        terms.end(is_left).await;
     }
 }

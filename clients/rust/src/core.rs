@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Instant;
 
 use redis::Value;
 use tokio::sync::watch;
@@ -16,7 +15,7 @@ use crate::options::new_owner;
 use crate::scripts::Request;
 use crate::server::Server;
 use crate::terms::Terms;
-use crate::{Error, Info, Kind, Options, Result};
+use crate::{Error, Info, Options, Result};
 
 /// So many names are remembered.
 const MAX_NAMES: usize = 10_000;
@@ -27,9 +26,10 @@ pub type Entry = (String, Vec<u8>);
 pub struct Core {
     pub options: Options,
     pub server: Arc<Server>,
+    /// For asks and renewals, behind which WAIT may stall whoever comes next.
+    asks: Arc<Line>,
+    /// For other commands.
     pub plain: Arc<Line>,
-    /// Where WAIT follows, and stalls whoever is behind it.
-    pub confirmed: Arc<Line>,
     pub ears: Arc<Line>,
     pub state: Mutex<State>,
     /// Whoever is at work for this Locks has a receiver.
@@ -56,8 +56,8 @@ impl Core {
         let server = Arc::new(server);
         let line = || Line::new(&server, options.command_timeout);
         Arc::new(Self {
+            asks: line(),
             plain: line(),
-            confirmed: line(),
             ears: line(),
             server,
             options,
@@ -68,22 +68,27 @@ impl Core {
 
     /// With an owner that has ended cleanly, and is listened for, if there is one.
     pub fn terms(self: &Arc<Self>, name: Vec<u8>, options: Options) -> Arc<Terms> {
-        let given = options.owner.clone();
-        let idle = if given.is_none() {
-            self.idle_ear(&name)
+        let mut idle = None;
+        if options.owner.is_none() {
+            idle = self.idle_ear(&name);
+        }
+        let owner = || options.owner.clone().unwrap_or_else(new_owner);
+        let ear = idle.unwrap_or_else(|| Ear::new(&name, owner()));
+        let line = if options.session {
+            // Its connection is not given up as long as the lease goes on.
+            Line::new(
+                &self.server,
+                self.options.command_timeout.max(options.lease),
+            )
         } else {
-            None
+            self.asks.clone()
         };
-        let ear = idle.unwrap_or_else(|| Ear::new(&name, given.unwrap_or_else(new_owner)));
-        // A session's connection is not given up as long as the lease goes on.
-        let longest = self.options.command_timeout.max(options.lease);
-        let own = options.session.then(|| Line::new(&self.server, longest));
         Arc::new(Terms {
             core: self.clone(),
             name,
             options,
             ear,
-            own,
+            line,
             unanswered: AtomicUsize::new(0),
         })
     }
@@ -106,26 +111,27 @@ impl Core {
             ..Options::default()
         };
         let terms = self.terms(name, options);
-        let (way, longest) = (terms.plain_way(), self.options.command_timeout);
-        let asked = terms
-            .persist(&way, &Request("FAIRLOCK.INFO", Vec::new()), longest)
-            .await;
-        let reply = asked.map_err(|failure| terms.error(Kind::Unavailable, Some(failure)))?;
+        let request = Request {
+            native: "FAIRLOCK.INFO",
+            words: Vec::new(),
+            line: self.plain.clone(),
+        };
+        let longest = self.options.command_timeout;
+        let asked = terms.persist(&request, longest).await;
+        let reply = asked.map_err(|failure| terms.error(failure))?;
         Ok(Info::of(&reply.0))
     }
 
     /// One, if the lock's server had any replica when it was first asked.
-    pub async fn replicas(&self, name: &[u8]) -> Result<usize> {
-        let (start, longest) = (Instant::now(), self.options.command_timeout);
-        let is_cluster = self.server.is_cluster();
-        // What needs no replica goes by this connection, which may lead to a master that has been replaced.
-        let link = self.plain.link(longest).await?;
+    pub async fn replicas(&self, line: &Arc<Line>, name: &[u8]) -> Result<usize> {
+        let (is_cluster, longest) = (self.server.is_cluster, self.options.command_timeout);
+        let address = line.link(longest).await?.address.clone();
         {
             let state = locked(&self.state);
             let node = if is_cluster {
                 state.nodes.get(name)
             } else {
-                Some(&link.address)
+                Some(&address)
             };
             if let Some(known) = node.and_then(|node| state.replicas.get(node)) {
                 return Ok(*known);
@@ -138,8 +144,7 @@ impl Core {
             pipeline.cmd("CLUSTER").arg("NODES");
         }
         pipeline.cmd("ROLE");
-        let sent = self.plain.send_on(&link, &pipeline, (start, longest));
-        let mut values = sent.await?;
+        let mut values = line.send(pipeline, longest).await?;
         let count = match values.pop() {
             Some(Err(failure)) if !failure.is_unknown() => return Err(failure),
             Some(Ok(Value::Array(role))) => match role.get(2) {
@@ -159,7 +164,7 @@ impl Core {
             }
             state.nodes.insert(name.to_vec(), me.to_owned());
         }
-        let node = me.map_or_else(|| link.address.clone(), str::to_owned);
+        let node = me.map_or(address, str::to_owned);
         Ok(*state.replicas.entry(node).or_insert(count))
     }
 
@@ -181,7 +186,7 @@ impl Core {
     pub async fn close(&self) -> Result<()> {
         self.closing.send_replace(true);
         drop(timeout(self.options.command_timeout, self.closing.closed()).await);
-        for line in [&self.plain, &self.confirmed, &self.ears] {
+        for line in [&self.asks, &self.plain, &self.ears] {
             line.close();
         }
         Ok(())

@@ -78,10 +78,26 @@ impl Error {
         Self::new(Kind::Closed, "Locks is closed")
     }
 
-    pub(crate) fn because(mut self, source: Option<Self>) -> Self {
-        self.code = source.as_ref().and_then(|source| source.code.clone());
-        self.source = source.map(Arc::new);
+    pub(crate) fn unconfirmed() -> Self {
+        Self::new(Kind::NotReplicated, "no replica has confirmed it in time")
+    }
+
+    /// With the failure that it comes of.
+    pub(crate) fn because(mut self, source: Self) -> Self {
+        self.code.clone_from(&source.code);
+        self.source = Some(Arc::new(source));
         self
+    }
+
+    /// For the caller: with the lock and its server, and advice. What the server or the library has said is the source.
+    pub(crate) fn of_lock(self, name: &str, address: &str) -> Self {
+        let mut told = self.clone();
+        told.text = format!("{name} at {address}: {self}{}", self.hint());
+        let is_theirs = !matches!(self.kind, Kind::NotInTime | Kind::NotReplicated);
+        if is_theirs && self.source.is_none() {
+            told.source = Some(Arc::new(self));
+        }
+        told
     }
 
     // ----------------------------------------------------------------- of a command
@@ -114,7 +130,8 @@ impl Error {
             _ => return Self::silent(format!("{address}: {error}")),
         };
         let kind = match code {
-            _ if PASSING.split(' ').any(|each| each == code) => Kind::Unavailable,
+            "ASK" | "BUSY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MOVED" | "NOREPLICAS"
+            | "READONLY" | "TRYAGAIN" | "UNBLOCKED" => Kind::Unavailable,
             _ if text.contains("max number of clients") => Kind::Unavailable,
             "QUEUEFULL" => Kind::QueueFull,
             "NOTALOCK" => Kind::NotALock,
@@ -150,8 +167,12 @@ impl Error {
         self.is("NOPERM") && self.says("'fairlock.")
     }
 
-    /// Advice, if there is any.
-    pub(crate) fn hint(&self) -> &'static str {
+    /// Whether the server will not do it, at least not soon.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.code.is_some() && !matches!(self.kind, Kind::Unavailable | Kind::LockLost(_))
+    }
+
+    fn hint(&self) -> &'static str {
         match self.code.as_deref() {
             Some("NOAUTH") => ". Give the client a password",
             Some("WRONGPASS") => ". Check the client's user and password",
@@ -165,17 +186,18 @@ impl Error {
         }
     }
 
-    /// What is missing, and the option that needs it.
-    pub(crate) fn no_module(option: Option<&str>) -> String {
+    /// The server lacks the module, which this option needs.
+    pub(crate) fn no_module(self, option: Option<&str>) -> Self {
         let what = match option {
             Some(option) => {
                 format!("{option} needs the fairlock module, which the server does not have")
             }
             None => "the server does not have the fairlock module".to_owned(),
         };
-        format!(
+        let text = format!(
             "{what} (unknown command 'FAIRLOCK.ACQUIRE'). Load it: \"loadmodule /path/to/libfairlock.so\" in its redis.conf, or MODULE LOAD. See docs/operations.md at https://fairlock.example"
-        )
+        );
+        Self::new(Kind::NoModule, text).because(self)
     }
 }
 
@@ -190,7 +212,3 @@ impl std::error::Error for Error {
         self.source.as_ref().map(|source| source as _)
     }
 }
-
-/// Refusals that pass.
-const PASSING: &str =
-    "ASK BUSY CLUSTERDOWN LOADING MASTERDOWN MOVED NOREPLICAS READONLY TRYAGAIN UNBLOCKED";

@@ -1,7 +1,7 @@
 //! A lock that is held: renewed, lost, released.
 
-use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -11,13 +11,13 @@ use tokio::time::timeout_at;
 use crate::core::Entry;
 use crate::lines::{Work, locked};
 use crate::options::{Hook, call, ms};
-use crate::protocol::{Due, Keeping, Reply};
+use crate::protocol::{Keeping, Reply};
 use crate::terms::Terms;
 use crate::{Cause, Error, Event, Kind, Result};
 
 pub struct Hold {
     terms: Arc<Terms>,
-    pub runtime: Handle,
+    runtime: Handle,
     pub token: i64,
     /// For hooks and people.
     pub event: Event,
@@ -30,17 +30,15 @@ struct State {
     keeping: Keeping,
     /// How many guards there are.
     holds: usize,
-    lost: Option<Cause>,
+    lost: Option<Error>,
 }
 
+/// One of those who hold it. Dropped, it lets go.
+pub struct Guard(pub Arc<Hold>, AtomicBool);
+
 impl Hold {
-    pub fn begin(
-        terms: &Arc<Terms>,
-        entry: Option<Entry>,
-        token: i64,
-        since: Instant,
-    ) -> Arc<Self> {
-        let is_renewed = terms.options.renew || terms.own.is_some();
+    pub fn begin(terms: &Arc<Terms>, entry: Option<Entry>, token: i64, since: Instant) -> Guard {
+        let is_renewed = terms.options.renew || terms.options.session;
         let hold = Arc::new(Self {
             terms: terms.clone(),
             runtime: Handle::current(),
@@ -61,23 +59,19 @@ impl Hold {
             let entered = &mut locked(&terms.core.state).entered;
             entered.insert(entry, Arc::downgrade(&hold));
         }
-        tokio::spawn(keep(hold.clone(), terms.core.closing.subscribe()));
-        hold
+        tokio::spawn(hold.clone().keep(terms.core.closing.subscribe()));
+        Guard(hold, false.into())
     }
 
-    pub fn enter_again(self: Arc<Self>) -> Result<Arc<Self>> {
+    pub fn enter_again(self: Arc<Self>) -> Result<Guard> {
         self.check()?;
         self.state.send_modify(|state| state.holds += 1);
-        Ok(self)
+        Ok(Guard(self, false.into()))
     }
 
-    pub fn cause(&self) -> Option<Cause> {
-        self.state.borrow().lost
-    }
-
-    fn check(&self) -> Result<()> {
-        self.cause()
-            .map_or(Ok(()), |cause| Err(self.lost_by(cause)))
+    /// The error: it is known to be lost.
+    pub fn check(&self) -> Result<()> {
+        self.state.borrow().lost.clone().map_or(Ok(()), Err)
     }
 
     fn lost_by(&self, cause: Cause) -> Error {
@@ -105,29 +99,27 @@ impl Hold {
         call(hook, &event);
     }
 
-    fn refused(&self, failure: Error) -> Error {
-        self.terms.error(Kind::Unavailable, Some(failure))
-    }
-
     // --------------------------------------------------------------------- renewal
 
-    /// Sends RENEW, for so long (zero: once); whether replicas have confirmed it. NOTHELD: the lock is lost.
-    async fn renew_for(&self, lease: Duration, longest: Duration) -> Result<bool> {
-        // Of several tries it may be the first that has set the lease.
-        let sent = Instant::now();
-        let way = self.terms.way().await?;
+    /// Sends RENEW, for so long (zero: once). NOTHELD: the lock is lost.
+    async fn renew_for(&self, lease: Duration, longest: Duration) -> Result<()> {
+        let (terms, sent) = (&self.terms, Instant::now());
         let words = format!("LEASE {}", ms(lease));
-        let request = self.terms.request("FAIRLOCK.RENEW", &words);
-        let renewed = self.terms.persist(&way, &request, longest).await;
-        match &renewed {
+        let request = terms.request("FAIRLOCK.RENEW", &words);
+        match terms.persist(&request, longest).await {
+            // Of several tries it may be the first that has set the lease.
             Ok(Reply(_, true)) => {
                 let renew = |state: &mut State| state.keeping.renewed(sent, lease);
                 self.state.send_modify(renew);
+                Ok(())
             }
-            Err(failure) if failure.is("NOTHELD") => self.lose(Cause::NotHeld),
-            _ => {}
+            Ok(_) => Err(Error::unconfirmed()),
+            Err(failure) if failure.is("NOTHELD") => {
+                self.lose(Cause::NotHeld);
+                Err(self.lost_by(Cause::NotHeld))
+            }
+            Err(failure) => Err(failure),
         }
-        renewed.map(|Reply(_, is_confirmed)| is_confirmed)
     }
 
     pub async fn renew(&self, lease: Option<Duration>) -> Result<Duration> {
@@ -141,11 +133,8 @@ impl Hold {
         let longest = self.terms.core.options.retry_timeout.min(left);
         let renewed = self.renew_for(lease, longest).await;
         self.check()?;
-        match renewed {
-            Ok(true) => Ok(lease),
-            Ok(false) => Err(self.terms.error(Kind::NotReplicated, None)),
-            Err(failure) => Err(self.refused(failure)),
-        }
+        let told = renewed.map_err(|failure| self.terms.error(failure));
+        told.map(|()| lease)
     }
 
     /// Renews until the lease is over.
@@ -154,35 +143,44 @@ impl Hold {
         loop {
             let (lease, end) = self.lease();
             let due = state.borrow_and_update().keeping.next(Instant::now());
-            match due {
-                Due::Over => return,
-                Due::Later(when) => drop(timeout_at(when.into(), state.changed()).await),
-                Due::Renewal => {
-                    // The lease may end while the answer does not come.
-                    let renewed = self.renew_for(lease, Duration::ZERO);
-                    let renewed = timeout_at(end.into(), renewed).await;
-                    if let Ok(Ok(true)) = renewed {
-                        continue;
-                    }
-                    let fail = |state: &mut State| state.keeping.failed(Instant::now());
-                    self.state.send_modify(fail);
-                    let is_told = |failure: &Error| failure.kind != Kind::Unavailable;
-                    if let Ok(Err(failure)) = renewed
-                        && is_told(&failure)
-                        && self.cause().is_none()
-                    {
-                        eprintln!("fairlock: {} cannot be renewed: {failure}", self.event.name);
-                    }
-                }
+            let Some(due) = due else { return };
+            if Instant::now() < due {
+                drop(timeout_at(due.into(), state.changed()).await);
+                continue;
+            }
+            // The lease may end while the answer does not come.
+            let renewed = self.renew_for(lease, Duration::ZERO);
+            let renewed = timeout_at(end.into(), renewed).await;
+            if !matches!(renewed, Ok(Ok(()))) {
+                let fail = |state: &mut State| state.keeping.failed(Instant::now());
+                self.state.send_modify(fail);
+            }
+            if let Ok(Err(failure)) = renewed
+                && failure.is_refusal()
+            {
+                eprintln!("fairlock: {} cannot be renewed: {failure}", self.event.name);
             }
         }
+    }
+
+    /// Renews the lock until it is released or lost.
+    async fn keep(self: Arc<Self>, mut closing: watch::Receiver<bool>) {
+        let (mut state, is_session) = (self.state.subscribe(), self.terms.options.session);
+        let cause = tokio::select! {
+            biased;
+            _ = state.wait_for(|state| state.holds == 0 || state.lost.is_some()) => return,
+            _ = closing.wait_for(|is_so| *is_so) => Cause::Closed,
+            () = self.terms.line.ended(), if is_session => Cause::Connection,
+            () = self.renew_in_time() => Cause::Lease,
+        };
+        self.lose(cause);
     }
 
     fn lose(&self, cause: Cause) {
         let is_first = self.state.send_if_modified(|state| {
             let is_first = state.holds > 0 && state.lost.is_none();
             if is_first {
-                state.lost = Some(cause);
+                state.lost = Some(self.lost_by(cause));
             }
             is_first
         });
@@ -193,43 +191,16 @@ impl Hold {
 
     // --------------------------------------------------------------------- release
 
-    /// The work when a guard lets go; `None`: other guards hold it.
-    pub fn let_go(self: &Arc<Self>) -> Option<Work<Result<()>>> {
-        let mut left = 0;
-        self.state.send_modify(|state| {
-            state.holds -= 1;
-            left = state.holds;
-        });
-        if left > 0 {
-            return None;
-        }
-        if let Some(entry) = &self.entry {
-            locked(&self.terms.core.state).entered.remove(entry);
-        }
-        let (hold, closing) = (self.clone(), self.terms.core.closing.subscribe());
-        Some(Box::pin(async move {
-            let released = hold.release().await;
-            if let Some(line) = &hold.terms.own {
-                line.close();
-            }
-            hold.terms.end(released.is_ok()).await;
-            drop(closing);
-            released
-        }))
-    }
-
     async fn release(&self) -> Result<()> {
         let (terms, (_, end)) = (&self.terms, self.lease());
         let left = end.saturating_duration_since(Instant::now());
-        // A lease that is over by this side's clock alone is worth one try.
-        let longest = match self.cause() {
-            None => terms.core.options.release_timeout.min(left),
-            Some(Cause::Lease) => Duration::ZERO,
-            Some(cause) => return Err(self.lost_by(cause)),
+        let longest = match self.check() {
+            Ok(()) => terms.core.options.release_timeout.min(left),
+            // A lease that is over by this side's clock alone is worth one try.
+            Err(lost) if lost.kind == Kind::LockLost(Cause::Lease) => Duration::ZERO,
+            lost => return lost,
         };
-        let token = format!("TOKEN {}", self.token);
-        let request = terms.request("FAIRLOCK.RELEASE", &token);
-        let released = terms.persist(&terms.plain_way(), &request, longest).await;
+        let released = terms.persist(&terms.release(self.token), longest).await;
         self.check()?;
         match released {
             Ok(_) => {}
@@ -237,29 +208,44 @@ impl Hold {
             Err(failure) if failure.is("NOTHELD") && failure.may_be_done => {}
             Err(failure) if failure.is("NOTHELD") => return Err(self.lost_by(Cause::NotHeld)),
             // The end of its connection frees the lock as well.
-            Err(failure) if failure.kind == Kind::Unavailable && terms.own.is_some() => {}
-            Err(failure) => return Err(self.refused(failure)),
+            Err(failure) if failure.kind == Kind::Unavailable && terms.options.session => {}
+            Err(failure) => return Err(terms.error(failure)),
         }
         self.tell(terms.core.options.on_released.as_ref(), None);
         Ok(())
     }
 }
 
-/// Renews the lock until it is released or lost.
-async fn keep(hold: Arc<Hold>, mut closing: watch::Receiver<bool>) {
-    let mut state = hold.state.subscribe();
-    let over = async {
-        match &hold.terms.own {
-            Some(line) => line.ended().await,
-            None => pending().await,
+impl Guard {
+    /// Gives up the lock, if it is the last of its guards: in the background, of which it is the result.
+    pub fn release(&self) -> Work<Result<()>> {
+        let (hold, closing) = (self.0.clone(), self.0.terms.core.closing.subscribe());
+        let was_released = self.1.swap(true, Ordering::Relaxed);
+        let is_last = hold.state.send_if_modified(|state| {
+            state.holds -= usize::from(!was_released);
+            !was_released && state.holds == 0
+        });
+        if !is_last {
+            return Box::pin(async { Ok(()) });
         }
-    };
-    let cause = tokio::select! {
-        biased;
-        _ = state.wait_for(|state| state.holds == 0 || state.lost.is_some()) => return,
-        _ = closing.wait_for(|is_so| *is_so) => Cause::Closed,
-        () = over => Cause::Connection,
-        () = hold.renew_in_time() => Cause::Lease,
-    };
-    hold.lose(cause);
+        if let Some(entry) = &hold.entry {
+            locked(&hold.terms.core.state).entered.remove(entry);
+        }
+        let done = self.0.runtime.spawn(async move {
+            let released = hold.release().await;
+            if hold.terms.options.session {
+                hold.terms.line.close();
+            }
+            hold.terms.end(released.is_ok()).await;
+            drop(closing);
+            released
+        });
+        Box::pin(async { done.await.unwrap_or_else(|_| Err(Error::closed())) })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.release());
+    }
 }

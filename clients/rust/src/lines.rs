@@ -17,7 +17,7 @@ pub type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A connection, until it has ended.
 pub struct Link {
-    connection: Connection,
+    connection: Box<dyn Connection>,
     /// The server that it leads to.
     pub address: String,
     is_over: watch::Sender<bool>,
@@ -76,7 +76,8 @@ impl Line {
         })
     }
 
-    async fn get(self: &Arc<Self>) -> Result<Arc<Link>> {
+    /// The present connection, which is opened if need be.
+    pub async fn link(self: &Arc<Self>, longest: Duration) -> Result<Arc<Link>> {
         let is_usable = |made: &Result<Arc<Link>>| made.as_ref().is_ok_and(|it| !it.is_over());
         let opening = match &mut *locked(&self.opening) {
             Some(opening) => {
@@ -87,7 +88,9 @@ impl Line {
             }
             None => return Err(Error::silent("Locks is closed").unsent()),
         };
-        opening.get_or_init(|| self.open()).await.clone()
+        let made = timeout(longest, opening.get_or_init(|| self.open())).await;
+        made.map_or_else(|_| self.judge(None), Clone::clone)
+            .map_err(Error::unsent)
     }
 
     async fn open(self: &Arc<Self>) -> Result<Arc<Link>> {
@@ -99,11 +102,8 @@ impl Line {
             }
             Ok(())
         };
-        let (server, longest) = (self.server.clone(), self.longest);
-        // Boxed, since the types of the library's futures are too deep for some callers.
-        let made: Work<_> = Box::pin(async move { server.open(longest, pushed).await });
-        let made = self.judge(timeout(longest, made).await.ok());
-        let (connection, address) = made.map_err(Error::unsent)?;
+        let made = (self.server.open)(self.longest, Box::new(pushed));
+        let (connection, address) = self.judge(timeout(self.longest, made).await.ok())?;
         Ok(Arc::new(Link {
             connection,
             address,
@@ -113,46 +113,30 @@ impl Line {
 
     /// Until the present connection has ended.
     pub async fn ended(self: &Arc<Self>) {
-        if let Ok(link) = self.get().await {
+        if let Ok(link) = self.link(self.longest).await {
             drop(link.is_over.subscribe().wait_for(|is_over| *is_over).await);
         }
     }
 
     /// What the library says, in time or not.
     fn judge<T>(&self, result: Option<RedisResult<T>>) -> Result<T> {
-        let address = self.server.address();
+        let address = &self.server.address;
         let silent = || Err(Error::silent(format!("{address}: no answer in time")));
         result.map_or_else(silent, |result| {
-            result.map_err(|error| Error::of(&error, &address))
+            result.map_err(|error| Error::of(&error, address))
         })
     }
 
     /// An outcome for each command.
     pub async fn send(
         self: &Arc<Self>,
-        pipeline: &Pipeline,
+        pipeline: Pipeline,
         longest: Duration,
     ) -> Result<Vec<Result<Value>>> {
         let start = Instant::now();
         let link = self.link(longest).await?;
-        self.send_on(&link, pipeline, (start, longest)).await
-    }
-
-    /// The present connection, which is opened if need be.
-    pub async fn link(self: &Arc<Self>, longest: Duration) -> Result<Arc<Link>> {
-        let late = |_| Error::silent("no connection in time").unsent();
-        timeout(longest, self.get()).await.map_err(late)?
-    }
-
-    /// By this connection, until so long after the start.
-    pub async fn send_on(
-        &self,
-        link: &Link,
-        pipeline: &Pipeline,
-        (start, longest): (Instant, Duration),
-    ) -> Result<Vec<Result<Value>>> {
         let left = longest.saturating_sub(start.elapsed());
-        let result = timeout(left, link.connection.clone().send(pipeline)).await;
+        let result = timeout(left, link.connection.send(Arc::new(pipeline))).await;
         let is_in_doubt = result.is_ok() || start.elapsed() >= self.longest;
         let values = self.judge(result.ok());
         if values.is_err() && is_in_doubt {
@@ -193,7 +177,7 @@ impl Line {
             // Nobody here has asked for it: the slot has moved.
             (PushKind::Unsubscribe | PushKind::SUnsubscribe, Some(_)) => self.end(is_over),
             // A cluster's connection goes on by itself, but for messages.
-            (PushKind::Disconnection, _) if is_listening || !self.server.is_cluster() => {
+            (PushKind::Disconnection, _) if is_listening || !self.server.is_cluster => {
                 self.end(is_over);
             }
             _ => {}
@@ -213,7 +197,7 @@ impl Line {
             its.retain(|other| !Arc::ptr_eq(other, ear));
             its.push(ear.clone());
         }
-        let link = self.get().await?;
+        let link = self.link(self.longest).await?;
         self.subscribe("SUBSCRIBE", ear).await?;
         *locked(&ear.link) = Arc::downgrade(&link);
         Ok(())
@@ -235,10 +219,10 @@ impl Line {
     async fn subscribe(self: &Arc<Self>, word: &str, ear: &Ear) -> Result<()> {
         let mut outcome = Err(Error::silent("no reply"));
         let kinds = ["S", ""].into_iter();
-        for sharded in kinds.skip(usize::from(!self.server.is_cluster())) {
+        for sharded in kinds.skip(usize::from(!self.server.is_cluster)) {
             let mut pipeline = redis::pipe();
             pipeline.cmd(&format!("{sharded}{word}")).arg(&ear.channel);
-            for said in self.send(&pipeline, self.longest).await? {
+            for said in self.send(pipeline, self.longest).await? {
                 outcome = said.map(drop).or(outcome);
             }
         }

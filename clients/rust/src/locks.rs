@@ -1,6 +1,5 @@
 //! What callers use, for threads and for tokio: [`Locks`] and [`Held`].
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::core::Core;
-use crate::hold::Hold;
+use crate::hold::Guard;
 use crate::lines::{Work, locked};
 use crate::server::Server;
 use crate::{Error, Info, Kind, Options, Result};
@@ -140,8 +139,8 @@ impl<F: Flavour> Locks<F> {
         let (core, flavour) = (self.core.clone(), self.flavour.clone());
         let (name, thread) = (name.to_vec(), F::thread());
         Box::pin(async move {
-            let hold = core.acquire(name, options, thread).await?;
-            Ok(Held(hold, flavour, false.into()))
+            let guard = core.acquire(name, options, thread).await?;
+            Ok(Held(guard, flavour))
         })
     }
 
@@ -183,33 +182,33 @@ impl<F: Flavour> Drop for Locks<F> {
 /// # Ok(()) }
 /// ```
 #[must_use = "dropped, it is released at once: give it a name, such as `held`"]
-pub struct Held<F: Flavour>(Arc<Hold>, F, AtomicBool);
+pub struct Held<F: Flavour>(Guard, F);
 
 impl<F: Flavour> Held<F> {
     /// The name of the lock.
     pub fn name(&self) -> &str {
-        &self.0.event.name
+        &self.0.0.event.name
     }
 
     /// The owner's name at the server.
     pub fn owner(&self) -> &str {
-        &self.0.event.owner
+        &self.0.0.event.owner
     }
 
     /// The fencing token: above 0, and greater than those of all earlier acquisitions.
     pub fn token(&self) -> i64 {
-        self.0.token
+        self.0.0.token
     }
 
     /// Whether the lock is known to be lost.
     pub fn is_lost(&self) -> bool {
-        self.0.cause().is_some()
+        self.0.0.check().is_err()
     }
 
     /// Waits until the lock is known to be lost, which is the error, [`Kind::LockLost`] with its cause; `Ok` after a time
     /// limit, if there is one.
     pub fn lost(&self, longest: impl Into<Option<Duration>>) -> F::Of<()> {
-        let hold = self.0.clone();
+        let hold = self.0.0.clone();
         let longest = longest.into().unwrap_or(Duration::MAX);
         let lost = async move { timeout(longest, hold.until_lost()).await };
         let lost = async { lost.await.unwrap_or(Ok(())) };
@@ -218,7 +217,7 @@ impl<F: Flavour> Held<F> {
 
     /// Sets the lease anew, or another one for later renewals as well; returns it.
     pub fn renew(&self, lease: impl Into<Option<Duration>>) -> F::Of<Duration> {
-        let (hold, lease) = (self.0.clone(), lease.into());
+        let (hold, lease) = (self.0.0.clone(), lease.into());
         let renewed = async move { hold.renew(lease).await };
         self.1.run(Box::pin(renewed))
     }
@@ -226,15 +225,7 @@ impl<F: Flavour> Held<F> {
     /// Gives up the lock, even if a future of it is dropped. [`Kind::LockLost`]: it was lost before. Releasing again does
     /// nothing.
     pub fn release(&self) -> F::Of<()> {
-        let was_released = self.2.swap(true, Ordering::Relaxed);
-        let work = if was_released { None } else { self.0.let_go() };
-        let done = work.map(|work| self.0.runtime.spawn(work));
-        self.1.run(Box::pin(async {
-            match done {
-                Some(done) => done.await.unwrap_or_else(|_| Err(Error::closed())),
-                None => Ok(()),
-            }
-        }))
+        self.1.run(self.0.release())
     }
 }
 

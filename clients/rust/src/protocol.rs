@@ -27,18 +27,18 @@ impl Tries {
         }
     }
 
-    /// The pause before the next try; `None`: it has failed for too long.
-    pub fn failed(&mut self, now: Instant, failure: &Error) -> Option<Duration> {
-        let (since, _) = self.since.get_or_insert_with(|| (now, failure.clone()));
-        let passed = now.saturating_duration_since(*since);
-        let left = self.longest.saturating_sub(passed);
+    /// The pause before the next try, or the first failure: it has failed for too long.
+    pub fn failed(&mut self, now: Instant, failure: Error) -> Result<Duration> {
+        let (since, first) = self.since.get_or_insert((now, failure));
+        let left = self
+            .longest
+            .saturating_sub(now.saturating_duration_since(*since));
+        if left.is_zero() {
+            return Err(first.clone());
+        }
         let pause = self.pause.min(left);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        (!left.is_zero()).then_some(pause)
-    }
-
-    fn first(&self) -> Option<Error> {
-        self.since.as_ref().map(|(_, failure)| failure.clone())
+        Ok(pause)
     }
 }
 
@@ -57,7 +57,7 @@ pub enum Step {
     Pause(Duration),
     /// The lock is held, with this token and a lease that counts from then.
     Granted(i64, Instant),
-    Failed(Kind, Option<Error>),
+    Failed(Error),
 }
 
 /// An acquisition, from the first ask to the grant.
@@ -101,12 +101,15 @@ impl Asking {
     }
 
     fn too_late(&self) -> Step {
-        let kind = if self.is_unconfirmed {
-            Kind::NotReplicated
-        } else {
-            Kind::NotInTime
-        };
-        Step::Failed(kind, self.tries.first())
+        let mut failure = Error::new(Kind::NotInTime, "not acquired in time");
+        if self.is_unconfirmed {
+            failure = Error::unconfirmed();
+        }
+        if let Some((_, first)) = &self.tries.since {
+            let text = format!("{failure}: {first}");
+            failure = Error::new(failure.kind, text).because(first.clone());
+        }
+        Step::Failed(failure)
     }
 
     /// What was asked at a time has been answered, or has failed.
@@ -154,11 +157,11 @@ impl Asking {
     /// Something has failed: an ask, or listening.
     pub fn failed(&mut self, now: Instant, failure: Error) -> Step {
         if failure.kind != Kind::Unavailable {
-            return Step::Failed(failure.kind, Some(failure));
+            return Step::Failed(failure);
         }
-        match self.tries.failed(now, &failure) {
-            Some(pause) => Step::Pause(self.at_most(pause, now)),
-            None => Step::Failed(Kind::Unavailable, self.tries.first()),
+        match self.tries.failed(now, failure) {
+            Ok(pause) => Step::Pause(self.at_most(pause, now)),
+            Err(first) => Step::Failed(first),
         }
     }
 }
@@ -173,13 +176,6 @@ pub struct Keeping {
     due: Option<Instant>,
 }
 
-pub enum Due {
-    Later(Instant),
-    Renewal,
-    /// The lease is over.
-    Over,
-}
-
 impl Keeping {
     pub fn new(lease: Duration, is_renewed: bool, since: Instant) -> Self {
         let due = is_renewed.then(|| later(since, lease / 3));
@@ -187,15 +183,10 @@ impl Keeping {
         Self { lease, end, due }
     }
 
-    pub fn next(&self, now: Instant) -> Due {
+    /// When to renew it, or else to look again; `None`: the lease is over.
+    pub fn next(&self, now: Instant) -> Option<Instant> {
         let due = self.due.unwrap_or(self.end).min(self.end);
-        if now >= self.end {
-            Due::Over
-        } else if now >= due {
-            Due::Renewal
-        } else {
-            Due::Later(due)
-        }
+        (now < self.end).then_some(due)
     }
 
     /// A renewal that was sent then has succeeded, confirmed by replicas.

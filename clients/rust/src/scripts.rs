@@ -1,9 +1,11 @@
 //! How a command is sent: as the module's, or as a script, for servers that do not have it.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use redis::{Cmd, Script};
+
+use crate::lines::Line;
 
 /// As the module's command, as a script that the server knows, or with the script's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,17 +27,21 @@ static SCRIPTS: LazyLock<HashMap<&str, (&str, Script)>> = LazyLock::new(|| {
     scripts.into()
 });
 
-/// A command's name, and its arguments after the lock's name.
-pub struct Request(pub &'static str, pub Vec<Vec<u8>>);
+/// A command, its arguments after the lock's name, and the connection that it goes by.
+pub struct Request {
+    pub native: &'static str,
+    pub words: Vec<Vec<u8>>,
+    pub line: Arc<Line>,
+}
 
 impl Request {
     /// Whether it sets a lease, which replicas may have to confirm.
     pub fn is_setting(&self) -> bool {
-        ["FAIRLOCK.ACQUIRE", "FAIRLOCK.RENEW"].contains(&self.0)
+        ["FAIRLOCK.ACQUIRE", "FAIRLOCK.RENEW"].contains(&self.native)
     }
 
     pub fn command(&self, name: &[u8], form: Form) -> Cmd {
-        let Self(native, words) = self;
+        let Self { native, words, .. } = self;
         let mut command = Cmd::new();
         match (form, SCRIPTS.get(native)) {
             (Form::Hash, Some((_, script))) => command.arg("EVALSHA").arg(script.get_hash()),
@@ -67,14 +73,14 @@ pub fn channel(name: &[u8], owner: &[u8]) -> Vec<u8> {
 
 /// The one warning, for people.
 pub fn warning(address: &str, is_denied: bool) -> String {
-    let mut why = ["the server does not have the fairlock module", "Load it"];
-    if is_denied {
-        why = [
+    let (why, cure) = if is_denied {
+        (
             "the user may not run the commands of the fairlock module",
             "Allow them",
-        ];
-    }
-    let [why, cure] = why;
+        )
+    } else {
+        ("the server does not have the fairlock module", "Load it")
+    };
     format!(
         "fairlock: {address}: {why}: locks are taken by scripts. {cure} for hand-off, sessions and shared locks, or set module to Required to refuse"
     )

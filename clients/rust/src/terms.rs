@@ -23,14 +23,11 @@ pub struct Terms {
     pub name: Vec<u8>,
     pub options: Options,
     pub ear: Arc<Ear>,
-    /// The connection of a session.
-    pub own: Option<Arc<Line>>,
+    /// For asks and renewals: of all, or of this session.
+    pub line: Arc<Line>,
     /// How many commands were not answered: they may still reach the server.
     pub unanswered: AtomicUsize,
 }
-
-/// The connection for commands, and how many replicas must confirm them.
-pub struct Way(Arc<Line>, usize);
 
 impl Terms {
     // ------------------------------------------------------------------- commands
@@ -51,39 +48,40 @@ impl Terms {
         self.request("FAIRLOCK.ACQUIRE", &words)
     }
 
-    pub fn request(&self, command: &'static str, words: &str) -> Request {
+    pub fn request(&self, native: &'static str, words: &str) -> Request {
         let words = words.split_whitespace().map(str::as_bytes);
         let words = std::iter::once(&self.ear.owner[..]).chain(words);
-        Request(command, words.map(<[u8]>::to_vec).collect())
+        Request {
+            native,
+            words: words.map(<[u8]>::to_vec).collect(),
+            line: self.line.clone(),
+        }
+    }
+
+    /// Of a grant that was answered: it need not follow anything.
+    pub fn release(&self, token: i64) -> Request {
+        let request = self.request("FAIRLOCK.RELEASE", &format!("TOKEN {token}"));
+        Request {
+            line: self.core.plain.clone(),
+            ..request
+        }
     }
 
     // --------------------------------------------------------------------- sending
 
-    /// The way of an ask or a renewal.
-    pub async fn way(&self) -> Result<Way> {
-        let (core, options) = (&self.core, &self.options);
-        let need = match options.min_replicas {
-            _ if options.sync_timeout.is_zero() => 0,
-            Some(given) => given,
-            None => core.replicas(&self.name).await.map_err(Error::unsent)?,
-        };
-        let line = if need > 0 {
-            &core.confirmed
-        } else {
-            &core.plain
-        };
-        Ok(Way(self.own.as_ref().unwrap_or(line).clone(), need))
-    }
-
-    /// The way of what no replica needs to confirm.
-    pub fn plain_way(&self) -> Way {
-        Way(self.own.as_ref().unwrap_or(&self.core.plain).clone(), 0)
+    /// How many replicas must confirm it.
+    async fn need(&self, request: &Request) -> Result<usize> {
+        match self.options.min_replicas {
+            _ if self.options.sync_timeout.is_zero() || !request.is_setting() => Ok(0),
+            Some(given) => Ok(given),
+            None => self.core.replicas(&self.line, &self.name).await,
+        }
     }
 
     /// Sends a command once.
-    pub async fn send(&self, way: &Way, request: &Request, longest: Duration) -> Result<Reply> {
+    pub async fn send(&self, request: &Request, longest: Duration) -> Result<Reply> {
         self.unanswered.fetch_add(1, Ordering::Relaxed);
-        let outcome = self.send_or_script(way, request, longest).await;
+        let outcome = self.send_or_script(request, longest).await;
         if !outcome.as_ref().is_err_and(|failure| failure.may_be_done) {
             self.unanswered.fetch_sub(1, Ordering::Relaxed);
         }
@@ -91,27 +89,21 @@ impl Terms {
     }
 
     /// By a script where the server does not have the module.
-    async fn send_or_script(
-        &self,
-        Way(line, need): &Way,
-        request: &Request,
-        longest: Duration,
-    ) -> Result<Reply> {
+    async fn send_or_script(&self, request: &Request, longest: Duration) -> Result<Reply> {
+        let need = self.need(request).await.map_err(Error::unsent)?;
         let (core, most) = (&self.core, self.options.sync_timeout);
         let may_be_scripted = self.options.needs().is_none();
-        let is_scripted = may_be_scripted && locked(&core.state).native == Some(false);
-        let mut form = if is_scripted {
-            Form::Hash
-        } else {
-            Form::Native
-        };
+        let mut form = Form::Native;
+        if may_be_scripted && locked(&core.state).native == Some(false) {
+            form = Form::Hash;
+        }
         loop {
             let mut pipeline = redis::pipe();
             pipeline.add_command(request.command(&self.name, form));
-            if *need > 0 && request.is_setting() {
-                pipeline.cmd("WAIT").arg(*need).arg(ms(most));
+            if need > 0 {
+                pipeline.cmd("WAIT").arg(need).arg(ms(most));
             }
-            let sent = line.send(&pipeline, longest.saturating_add(most));
+            let sent = request.line.send(pipeline, longest.saturating_add(most));
             let mut values = sent.await?.into_iter();
             let failure = match (values.next(), values.next()) {
                 // But the command is done.
@@ -121,7 +113,7 @@ impl Terms {
                         locked(&core.state).native = Some(true);
                     }
                     let is_confirmed = match confirmed {
-                        Some(Ok(Value::Int(count))) => count.unsigned_abs() >= *need as u64,
+                        Some(Ok(Value::Int(count))) => count.unsigned_abs() >= need as u64,
                         _ => true,
                     };
                     return Ok(Reply(value, is_confirmed));
@@ -132,6 +124,7 @@ impl Terms {
             form = match form {
                 Form::Hash if failure.is("NOSCRIPT") => Form::Text,
                 Form::Native if may_be_scripted && self.uses_scripts(&failure) => Form::Hash,
+                _ if failure.is_no_module() => return Err(failure.no_module(self.options.needs())),
                 _ => return Err(failure),
             };
         }
@@ -145,28 +138,26 @@ impl Terms {
             return false;
         }
         if locked(&core.state).native.replace(false) != Some(false) {
-            eprintln!("{}", warning(&core.server.address(), is_denied));
+            eprintln!("{}", warning(&core.server.address, is_denied));
         }
         true
     }
 
     /// Sends a command until it is answered or refused, for so long (zero: once).
-    pub async fn persist(&self, way: &Way, request: &Request, longest: Duration) -> Result<Reply> {
+    pub async fn persist(&self, request: &Request, longest: Duration) -> Result<Reply> {
         let (mut tries, mut may_be_done) = (Tries::new(longest), false);
         let mut each = self.core.options.command_timeout;
         if !longest.is_zero() {
             each = each.min(longest);
         }
         loop {
-            let failure = match self.send(way, request, each).await {
-                Err(failure) if may_be_done => failure.in_doubt(),
-                Err(failure) => failure,
+            match self.send(request, each).await {
+                Err(failure) if failure.kind == Kind::Unavailable => {
+                    may_be_done |= failure.may_be_done;
+                    sleep(tries.failed(Instant::now(), failure)?).await;
+                }
+                Err(failure) if may_be_done => return Err(failure.in_doubt()),
                 done => return done,
-            };
-            may_be_done = failure.may_be_done;
-            match tries.failed(Instant::now(), &failure) {
-                Some(pause) if failure.kind == Kind::Unavailable => sleep(pause).await,
-                _ => return Err(failure),
             }
         }
     }
@@ -194,27 +185,9 @@ impl Terms {
 
     // ------------------------------------------------------------------ for people
 
-    /// The caller's error: of this kind, unless the server has refused.
-    pub fn error(&self, kind: Kind, failure: Option<Error>) -> Error {
-        let is_refusal = |failure: &&Error| failure.kind != Kind::Unavailable;
-        let refusal = failure.as_ref().filter(is_refusal);
-        let (kind, mut what) = match (refusal, kind) {
-            (Some(refusal), _) if refusal.is_no_module() => {
-                (Kind::NoModule, Error::no_module(self.options.needs()))
-            }
-            (Some(refusal), _) => (refusal.kind, format!("{refusal}{}", refusal.hint())),
-            (None, Kind::NotReplicated) => (kind, "no replica has confirmed it in time".to_owned()),
-            (None, Kind::NotInTime) => {
-                let wait = self.options.wait.unwrap_or_default();
-                (kind, format!("not acquired within {wait:?}"))
-            }
-            (None, _) => (kind, "not available".to_owned()),
-        };
-        if let (None, Some(failure)) = (refusal, &failure) {
-            what = format!("{what}: {failure}");
-        }
-        let text = format!("{} at {}: {what}", self.shown(), self.core.server.address());
-        Error::new(kind, text).because(failure)
+    /// The caller's error.
+    pub fn error(&self, failure: Error) -> Error {
+        failure.of_lock(&self.shown(), &self.core.server.address)
     }
 
     fn shown(&self) -> String {
