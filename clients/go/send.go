@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -136,7 +137,13 @@ func exchange(ctx context.Context, node *redis.Client, longest time.Duration, co
 	for _, each := range commands {
 		_ = pipe.Process(ctx, each)
 	}
-	_, _ = pipe.Exec(ctx)
+	_, err := pipe.Exec(ctx)
+	hasFailed := func(each redis.Cmder) bool { return each.Err() != nil }
+	if err != nil && !slices.ContainsFunc(commands, hasFailed) { // There was no connection: go-redis says so nowhere else.
+		for _, each := range commands {
+			each.SetErr(err)
+		}
+	}
 }
 
 // wanted is how many replicas must confirm. Each server is asked once whether it has any.
