@@ -22,20 +22,20 @@ export interface Answer { reply: unknown; isConfirmed: boolean; sent: number; at
 
 export type Protocol<T> = Generator<Step, T, Answer>;
 
-/** Failures in a row, and how long it is tried again. */
+/** Failures in a row: the first, and how long it is tried again. */
 class Tries {
-  #last: Failure | undefined;
+  #first: Failure | undefined;
   #since = 0;
   #pause = FIRST_PAUSE;
 
   constructor(private readonly name: string, private readonly longest: number, private readonly now: () => number) {}
 
   get left(): number {
-    return this.#last ? this.#since + this.longest - this.now() : this.longest;
+    return this.#first ? this.#since + this.longest - this.now() : this.longest;
   }
 
   succeeded(): void {
-    this.#last = undefined;
+    this.#first = undefined;
     this.#pause = FIRST_PAUSE;
   }
 
@@ -43,10 +43,10 @@ class Tries {
   *failed(error: unknown, began: number, left = Infinity): Protocol<void> {
     if (!(error instanceof Failure)) throw error;
     if (!error.isPassing) throw error.translated(this.name);
-    if (!this.#last) this.#since = began;
-    this.#last = error;
+    if (!this.#first) this.#since = began;
+    const first = (this.#first ??= error);
     const since = this.longest > 0 ? ` for ${seconds(this.longest)}` : '';
-    if (this.left < 1) throw new Unavailable(`${this.name}: not available${since}: ${error.message}`, error.code, error);
+    if (this.left < 1) throw new Unavailable(`${this.name}: not available${since}: ${first.message}`, first.code, first);
     yield { do: 'pause', longest: Math.min(this.#pause, this.left, left) };
     this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE);
   }
