@@ -218,9 +218,9 @@ class Call:
             raise self.driver.broken(f"does not know the operation {failed.text}")
         raise failed
 
-    def failure(self):
+    def failure(self, longest=LONGEST):
         try:
-            result = self.result()
+            result = self.result(longest)
         except Failed as failed:
             return failed
         raise AssertionError(f"it has not failed: {result}")
