@@ -95,10 +95,6 @@ soak: setup-tests ## Mixed load for SOAK_SECONDS (an hour): memory, descriptors
 fuzz: setup-tests ## Ten million random commands on random contents of keys (FUZZ_COMMANDS, FUZZ_SEED)
 	FUZZ_COMMANDS=$${FUZZ_COMMANDS:-10000000} $(CARGO_TEST) --test fuzz -- --nocapture
 
-fuzz-coverage: setup ## Arguments, scripts and rules by the code that is reached (FUZZ_SECONDS each)
-	@scripts/setup --fuzz
-	@scripts/test/fuzz-coverage $${FUZZ_SECONDS:-600}
-
 test-asan: setup-tests ## The black-box tests with a module that is built for the address sanitiser (ASAN_TESTS)
 	@$(LINTING) scripts/test/asan $(ASAN_TESTS)
 

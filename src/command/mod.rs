@@ -6,9 +6,9 @@
 //! (`waiting::require_rest`).
 //!
 //! To add an option: a field of [`args::Call`], read there in `read_option`; in the command's file its syntax, its name
-//! in `OPTIONS`, and what it does; then the command's page (and README, if it shows the command), a test, and for the
-//! fuzzers a rule in `fuzz/src/arguments.rs` and a form in `tests/fuzz/grammar.rs`. [`crate::keyspace`] says what else
-//! an option needs that is stored with a hold.
+//! in `OPTIONS`, and what it does; then the command's page (and README, if it shows the command), a test, and in
+//! `tests/fuzz` a rule in `arguments.rs` and a form in `grammar.rs`. [`crate::keyspace`] says what else an option needs
+//! that is stored with a hold.
 //!
 //! To add a command:
 //!

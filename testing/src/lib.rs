@@ -32,7 +32,7 @@ pub mod resp;
 pub mod server;
 mod wait;
 
-pub use client::{Blocked, Client, Listener, Wire, show};
+pub use client::{Blocked, Client, Listener, Message, WAKE_UPS, Wire, show};
 pub use clock::MovableClock;
 pub use dice::Dice;
 pub use server::{Launch, Server, follow, free_port, send_signal};

@@ -7,6 +7,10 @@ use fairlock::command::queue::Queue;
 use fairlock::command::release::Release;
 use fairlock::command::renew::Renew;
 use fairlock::error::Error;
+use fastrand::Rng;
+
+use crate::grammar::{FAIRLOCK, fill, form, spoil};
+use crate::words::once_in;
 
 /// Longest duration, as the documentation has it.
 const LONGEST: u64 = 4_503_599_627_370_496;
@@ -31,45 +35,50 @@ impl Caller for Anybody {
     }
 }
 
-/// The first byte selects the command and its caller; the words come line by line.
-pub fn check(data: &[u8]) {
-    let Some((kind, rest)) = data.split_first() else {
-        return;
-    };
-    let caller = Anybody {
-        in_script: kind & 4 > 0,
-        in_cluster: kind & 8 > 0,
-    };
-    let words: Vec<&[u8]> = rest.split(|byte| *byte == b'\n').collect();
-    let words = words.as_slice();
-    match kind % 4 {
-        0 => check_acquire(&caller, words),
-        1 => {
-            let parsed = Call::read::<Release>(&caller, words);
+/// Right ones and nearly right ones, by the grammar of what is sent to a server.
+#[test]
+fn arguments_are_taken_that_are_right_and_no_others() {
+    let mut rng = Rng::with_seed(1);
+    for _ in 0..200_000 {
+        let form = form(&mut rng, FAIRLOCK);
+        let mut words = fill(&mut rng, form, &Vec::new());
+        if once_in(&mut rng, 4) {
+            spoil(&mut rng, &mut words);
+        }
+        let caller = Anybody {
+            in_script: rng.bool(),
+            in_cluster: rng.bool(),
+        };
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        check(&caller, words[0], &words[1..]);
+    }
+}
+
+fn check(caller: &Anybody, command: &[u8], words: &[&[u8]]) {
+    match command {
+        b"FAIRLOCK.ACQUIRE" => check_acquire(caller, words),
+        b"FAIRLOCK.RELEASE" => {
+            let parsed = Call::read::<Release>(caller, words);
             let token = parsed.as_ref().ok().and_then(|request| request.token);
             assert!(token.is_none_or(|token| token > 0));
             judge(
                 parsed,
-                &caller,
+                caller,
                 words,
                 true,
                 &[("TOKEN", &[TOKEN]), ("ALL", &[])],
             );
         }
-        2 => {
-            let parsed = Call::read::<Renew>(&caller, words);
-            judge(parsed, &caller, words, true, &[("LEASE", &[DURATION])]);
+        b"FAIRLOCK.RENEW" => {
+            let parsed = Call::read::<Renew>(caller, words);
+            judge(parsed, caller, words, true, &[("LEASE", &[DURATION])]);
         }
-        _ => {
-            let parsed = Call::read::<Queue>(&caller, words);
-            judge(
-                parsed,
-                &caller,
-                words,
-                false,
-                &[("LIMIT", &[OFFSET, COUNT])],
-            );
+        b"FAIRLOCK.QUEUE" => {
+            let parsed = Call::read::<Queue>(caller, words);
+            let options: &[Rule] = &[("LIMIT", &[OFFSET, COUNT])];
+            judge(parsed, caller, words, false, options);
         }
+        _ => (),
     }
 }
 

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use fairlock_testing::{Client, Listener, Server, lua, wait_until};
 
-use crate::as_scripts::run;
 use crate::interception::Interception;
 
 /// Words of a command, as its script.
 pub fn call(client: &mut Client, words: &str) -> String {
-    run(client, &lua::call(&words.split(' ').collect::<Vec<_>>()))
+    client.run_words(&lua::call(&words.split(' ').collect::<Vec<_>>()))
 }
 
 fn load_module(client: &mut Client, options: &str) {

@@ -14,12 +14,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fairlock_testing::cluster::Cluster;
-use fairlock_testing::{Client, Dice, Server, Wire, lua, show, wait_until};
+use fairlock_testing::{
+    Client, Dice, Listener, Message, Server, WAKE_UPS, Wire, lua, show, wait_until,
+};
 use redis::Value;
 
 use crate::as_lua;
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
-use crate::listener::{Listener, Message};
 
 /// A patience in milliseconds that no test outlasts.
 const LONG: &str = "600000";
@@ -205,7 +206,7 @@ fn redissons_scripts_drop_no_waiter_of_the_packages() {
                     let owner = queue.remove(dice.index(queue.len()));
                     if owner.starts_with("own") {
                         let words = lua::call(&["CANCEL", "k", &owner]);
-                        assert_eq!(run(&mut hand.client, &words), "1");
+                        assert_eq!(hand.client.run_words(&words), "1");
                     } else {
                         hand.leave(&owner, PATIENCE);
                     }
@@ -291,7 +292,7 @@ fn hand_over_and_ask(hand: &mut Hand, holder: &str, (head, left): (&str, u64), o
     let ask = lua::call(&["ACQUIRE", "k", owner, "ENQUEUE", "PATIENCE", LONG, "ONCE"]);
     hand.client.assert_reply("MULTI", "OK");
     for call in [give_back, set, ask] {
-        assert_eq!(run(&mut hand.client, &call), "QUEUED");
+        assert_eq!(hand.client.run_words(&call), "QUEUED");
     }
     let replies = hand.client.run("EXEC");
     assert!(replies.starts_with("[0, 1, ["), "{replies}");
@@ -303,7 +304,7 @@ fn ask_as(hand: &mut Hand, owner: &str) -> bool {
         return hand.lock(owner, PATIENCE) == ACQUIRED;
     }
     let words = ["ACQUIRE", "k", owner, "ENQUEUE", "PATIENCE", LONG, "ONCE"];
-    let reply = run(&mut hand.client, &lua::call(&words));
+    let reply = hand.client.run_words(&lua::call(&words));
     assert!(!reply.starts_with("(error)"), "{reply}");
     !reply.starts_with('[')
 }
@@ -313,7 +314,7 @@ fn give_back(hand: &mut Hand, owner: &str) {
         hand.unlock(owner);
     } else {
         let words = lua::call(&["RELEASE", "k", owner]);
-        assert_eq!(run(&mut hand.client, &words), "0", "{owner}");
+        assert_eq!(hand.client.run_words(&words), "0", "{owner}");
     }
 }
 
@@ -346,14 +347,6 @@ fn the_example_of_the_scripts_page_runs() {
         "{said}"
     );
     assert!(second > first && first > 0, "{said}");
-}
-
-pub fn run(client: &mut Client, words: &[String]) -> String {
-    let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-    match client.raw(&words) {
-        Ok(value) => show(&value),
-        Err(error) => format!("(error) {error}"),
-    }
 }
 
 /// One sequence; whether its messages could be compared.
@@ -540,7 +533,7 @@ impl Side {
         lua::load(&mut client);
         Self {
             client,
-            listener: Listener::new(server.port),
+            listener: Listener::new(server.port, WAKE_UPS),
             _server: server,
             by_script,
             instead: Vec::new(),

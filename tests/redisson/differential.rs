@@ -11,11 +11,12 @@ use std::time::Instant;
 
 use fairlock_testing::redisson::harvest::{Script, harvest};
 use fairlock_testing::redisson::releases;
-use fairlock_testing::{Client, Dice, Server, follow, show, wait_until};
+use fairlock_testing::{
+    Client, Dice, Listener, Message, Server, WAKE_UPS, follow, show, wait_until,
+};
 use redis::Value;
 
 use crate::interception::Interception;
-use crate::listener::{Listener, Message};
 use crate::states::Case;
 
 /// Cases that are run before everything is compared and forgotten: so few that even a busy machine has run them on both
@@ -93,7 +94,7 @@ impl Sides {
     }
 
     fn difference(&self, lua: &mut Client, native: &mut Client, batch: &[Case]) -> Option<String> {
-        let heard = [&self.lua, &self.native].map(|server| Listener::new(server.port));
+        let heard = [&self.lua, &self.native].map(|server| Listener::new(server.port, WAKE_UPS));
         let start = Instant::now();
         let expected = run(lua, batch);
         let found = run(native, batch);

@@ -52,14 +52,6 @@ fn by_text(role: &str) -> Vec<Vec<u8>> {
     words
 }
 
-fn send(client: &mut Client, words: &[Vec<u8>]) -> String {
-    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-    match client.raw(&words) {
-        Ok(value) => show(&value),
-        Err(error) => format!("(error) {error}"),
-    }
-}
-
 fn load_all(client: &mut Client) {
     for script in SCRIPTS.iter() {
         client
@@ -86,15 +78,15 @@ fn counters(server: &Server, kind: &str) -> Vec<String> {
 fn a_known_script_runs_natively_though_it_was_never_loaded() {
     let server = intercepting(&[]);
     let mut client = server.connect();
-    assert_eq!(send(&mut client, &call("try-lock")), "(nil)");
-    assert_eq!(send(&mut client, &by_text("lock")), "(nil)");
+    assert_eq!(client.run_words(&call("try-lock")), "(nil)");
+    assert_eq!(client.run_words(&by_text("lock")), "(nil)");
     assert_eq!(client.holders("k"), "[a:1, 2]");
-    assert_eq!(send(&mut client, &call("renew")), "[1]");
-    assert_eq!(send(&mut client, &by_text("unlock")), "0");
+    assert_eq!(client.run_words(&call("renew")), "[1]");
+    assert_eq!(client.run_words(&by_text("unlock")), "0");
     client.run("DEL redisson_unlock_latch:{k}:1f");
-    assert_eq!(send(&mut client, &call("unlock")), "1");
-    assert_eq!(send(&mut client, &call("leave")), "(nil)");
-    assert_eq!(send(&mut client, &call("force-unlock")), "0");
+    assert_eq!(client.run_words(&call("unlock")), "1");
+    assert_eq!(client.run_words(&call("leave")), "(nil)");
+    assert_eq!(client.run_words(&call("force-unlock")), "0");
     let statistics = client.text("INFO commandstats");
     for name in ["eval", "evalsha"] {
         assert!(!statistics.contains(&format!("cmdstat_{name}:")));
@@ -122,16 +114,16 @@ fn scripts_on_a_lock_run_as_lua_while_its_twin_is_in_use() {
     client.int("FAIRLOCK.ACQUIRE {k} holder SESSION");
     let roles = ["try-lock", "lock", "renew", "unlock", "force-unlock"];
     for role in roles {
-        send(&mut client, &call(role));
+        client.run_words(&call(role));
     }
     assert_eq!(counters(&server, "intercepted"), [""; 0]);
     assert_eq!(counters(&server, "lua").len(), roles.len());
     // Whose queue it is does not show in the keys of this one.
-    send(&mut client, &call("leave"));
+    client.run_words(&call("leave"));
     assert_eq!(counters(&server, "intercepted"), ["leave:1"]);
     assert_eq!(client.holders("{k}"), "[holder, 1]");
     client.int("FAIRLOCK.RELEASE {k} holder");
-    assert_eq!(send(&mut client, &call("try-lock")), "(nil)");
+    assert_eq!(client.run_words(&call("try-lock")), "(nil)");
     assert!(counters(&server, "intercepted").contains(&"try_lock:1".to_owned()));
 }
 
@@ -142,7 +134,7 @@ fn a_script_renews_the_lease_of_a_shared_holder_alone() {
     for owner in ["a:1", "b:1"] {
         client.int(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED 2 LEASE 10000"));
     }
-    assert_eq!(send(&mut client, &call("renew")), "[1]");
+    assert_eq!(client.run_words(&call("renew")), "[1]");
     client.int("FAIRLOCK.RELEASE k b:1");
     let holders = client.run("FAIRLOCK.HOLDERS k");
     let lease = holders.split(", ").nth(2).expect("a lease");
@@ -208,12 +200,12 @@ fn it_is_switched_on_and_off_while_clients_go_on() {
     let server = Interception::Off.server(&[]);
     let mut client = server.connect();
     load_all(&mut client);
-    assert_eq!(send(&mut client, &call("lock")), "(nil)");
+    assert_eq!(client.run_words(&call("lock")), "(nil)");
     client.run("CONFIG SET fairlock.intercept-eval yes");
-    assert_eq!(send(&mut client, &call("lock")), "(nil)");
+    assert_eq!(client.run_words(&call("lock")), "(nil)");
     assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
     client.run("CONFIG SET fairlock.intercept-eval no");
-    assert_eq!(send(&mut client, &call("lock")), "(nil)");
+    assert_eq!(client.run_words(&call("lock")), "(nil)");
     assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
     assert_eq!(counters(&server, "lua"), [""; 0]);
     assert_eq!(client.holders("k"), "[a:1, 3]");
@@ -237,18 +229,18 @@ fn what_it_does_not_know_is_left_to_the_script() {
         words
     });
     for words in [strange, short, padded, signed] {
-        let expected = send(&mut lua, &words);
+        let expected = lua.run_words(&words);
         assert_eq!(code(&expected), "ERR");
-        assert_eq!(send(&mut client, &words), expected);
+        assert_eq!(client.run_words(&words), expected);
     }
     for other in ["SET k x", "SET redisson_lock_queue:{k} x"] {
         for client in [&mut lua, &mut client] {
             client.run("FLUSHALL");
             client.run(other);
         }
-        let expected = send(&mut lua, &call("lock"));
+        let expected = lua.run_words(&call("lock"));
         assert_eq!(code(&expected), "WRONGTYPE");
-        assert_eq!(send(&mut client, &call("lock")), expected);
+        assert_eq!(client.run_words(&call("lock")), expected);
     }
     assert_eq!(counters(&native, "lua"), ["lock:5", "unlock:1"]);
     assert_eq!(counters(&native, "intercepted"), [""; 0]);
@@ -271,11 +263,11 @@ fn events_are_those_of_the_script() {
                 ("leave", "b:1"),
                 ("unlock", "a:1"),
             ] {
-                send(&mut client, &call_by(role, "k", owner));
+                client.run_words(&call_by(role, "k", owner));
             }
             client.run("DEL redisson_unlock_latch:{k}:1f");
-            send(&mut client, &call("unlock"));
-            send(&mut client, &call("force-unlock"));
+            client.run_words(&call("unlock"));
+            client.run_words(&call("force-unlock"));
         });
         let theirs = log
             .into_iter()
@@ -291,13 +283,13 @@ fn in_a_transaction_it_runs_natively_too() {
     let server = intercepting(&[]);
     let mut client = server.connect();
     client.run("MULTI");
-    assert_eq!(send(&mut client, &call("lock")), "QUEUED");
-    assert_eq!(send(&mut client, &call("unlock")), "QUEUED");
+    assert_eq!(client.run_words(&call("lock")), "QUEUED");
+    assert_eq!(client.run_words(&call("unlock")), "QUEUED");
     client.assert_reply("EXEC", "[(nil), 1]");
     assert_eq!(counters(&server, "intercepted"), ["lock:1", "unlock:1"]);
     // A watched lock that a script changed fails the transaction.
     client.run("WATCH k");
-    send(&mut server.connect(), &call("lock"));
+    server.connect().run_words(&call("lock"));
     assert_eq!(client.at_once(&["PING"]), "(nil)");
 }
 
@@ -386,12 +378,12 @@ fn unlock_as(server: &Server, rules: &str) -> String {
     admin.run("FLUSHALL");
     load_all(&mut admin);
     admin.run(&format!("ACL SETUSER user reset on nopass {rules}"));
-    send(&mut admin, &call("lock"));
+    admin.run_words(&call("lock"));
     admin.run("RPUSH redisson_lock_queue:{k} b:1");
     admin.run("ZADD redisson_lock_timeout:{k} 9999999999999 b:1");
     let mut user = server.connect();
     user.assert_reply("AUTH user any", "OK");
-    send(&mut user, &call("unlock"))
+    user.run_words(&call("unlock"))
 }
 
 #[test]
@@ -403,7 +395,7 @@ fn a_user_whose_commands_are_listed_needs_ours_before_7_2() {
     admin.run(&format!("ACL SETUSER user on nopass ~* &* {listed}"));
     let mut user = server.connect();
     user.run("AUTH user any");
-    let reply = send(&mut user, &call("lock"));
+    let reply = user.run_words(&call("lock"));
     let wanted = if server.knows_7_2() {
         "(nil)"
     } else {
@@ -411,7 +403,7 @@ fn a_user_whose_commands_are_listed_needs_ours_before_7_2() {
     };
     assert_eq!(code(&reply), wanted);
     admin.run("ACL SETUSER user +fairlock.eval +fairlock.evalsha +eval +@all");
-    assert_eq!(send(&mut user, &call("lock")), "(nil)");
+    assert_eq!(user.run_words(&call("lock")), "(nil)");
     assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
 }
 
@@ -420,17 +412,17 @@ fn permissions_that_change_count_at_once() {
     let server = intercepting(&[]);
     let (mut admin, mut user) = admin_and_user(&server);
     let mut set = |rules: &str| admin.run(&format!("ACL SETUSER user {rules}"));
-    assert_eq!(send(&mut user, &call("lock")), "(nil)");
+    assert_eq!(user.run_words(&call("lock")), "(nil)");
     set("resetkeys");
-    assert_eq!(code(&send(&mut user, &call("lock"))), "NOPERM");
+    assert_eq!(code(&user.run_words(&call("lock"))), "NOPERM");
     set("~*");
-    assert_eq!(send(&mut user, &call("lock")), "(nil)");
+    assert_eq!(user.run_words(&call("lock")), "(nil)");
     // By a transaction, between whose steps the user asks.
     admin.run("MULTI");
     admin.run("ACL SETUSER user resetkeys");
-    assert_eq!(send(&mut user, &call("lock")), "(nil)");
+    assert_eq!(user.run_words(&call("lock")), "(nil)");
     admin.run("EXEC");
-    assert_eq!(code(&send(&mut user, &call("lock"))), "NOPERM");
+    assert_eq!(code(&user.run_words(&call("lock"))), "NOPERM");
     assert_eq!(admin.holders("k"), "[a:1, 3]");
 }
 
@@ -445,7 +437,7 @@ fn permissions_that_change_before_a_transaction_runs_or_in_it_count() {
         if in_it {
             user.run(change);
         }
-        assert_eq!(send(&mut user, &call("lock")), "QUEUED");
+        assert_eq!(user.run_words(&call("lock")), "QUEUED");
         if !in_it {
             admin.run(change);
         }
@@ -470,7 +462,7 @@ fn a_script_reaches_nothing_that_the_commands_of_the_lock_do_not() {
         for (index, word) in changes {
             words[*index] = word.as_bytes().to_vec();
         }
-        code(&send(&mut user, &words)).to_owned()
+        code(&user.run_words(&words)).to_owned()
     };
     assert_eq!(with("lock", &[]), "(nil)");
     let refused = |reply: String| assert!(["ERR", "NOPERM"].contains(&&*reply), "{reply}");
@@ -508,13 +500,13 @@ fn full_memory_refuses_the_lock_and_lets_it_be_given_up() {
     let server = intercepting(&[]);
     let mut client = server.connect();
     load_all(&mut client);
-    assert_eq!(send(&mut client, &call("lock")), "(nil)");
+    assert_eq!(client.run_words(&call("lock")), "(nil)");
     client.run("CONFIG SET maxmemory 1");
     assert_eq!(
-        code(&send(&mut client, &call_by("lock", "other", "a:1"))),
+        code(&client.run_words(&call_by("lock", "other", "a:1"))),
         "OOM"
     );
-    assert_eq!(send(&mut client, &call("unlock")), "1");
+    assert_eq!(client.run_words(&call("unlock")), "1");
     client.assert_reply("EXISTS k other", "0");
 }
 
@@ -525,11 +517,11 @@ fn a_replica_leaves_scripts_alone() {
     let mut client = replica.connect();
     load_all(&mut client);
     follow(&replica, &master);
-    let reply = send(&mut client, &call("lock"));
+    let reply = client.run_words(&call("lock"));
     assert_eq!(code(&reply), "READONLY");
     assert!(reply.contains("script"), "{reply}");
     client.run("REPLICAOF NO ONE");
-    assert_eq!(send(&mut client, &call("lock")), "(nil)");
+    assert_eq!(client.run_words(&call("lock")), "(nil)");
     assert_eq!(counters(&replica, "intercepted"), ["lock:1"]);
 }
 
@@ -537,16 +529,16 @@ fn a_replica_leaves_scripts_alone() {
 fn a_cluster_sends_scripts_where_their_keys_are() {
     let server = intercepting(&["--cluster-enabled", "yes"]);
     let mut client = server.connect();
-    let reply = send(&mut client, &call("lock"));
+    let reply = client.run_words(&call("lock"));
     assert_eq!(code(&reply), "CLUSTERDOWN");
     client.run("CLUSTER ADDSLOTSRANGE 0 16383");
     wait_until("it is up", || {
         client.text("CLUSTER INFO").contains("cluster_state:ok")
     });
-    assert_eq!(send(&mut client, &call("lock")), "(nil)");
+    assert_eq!(client.run_words(&call("lock")), "(nil)");
     let mut apart = call("lock");
     apart[4] = b"redisson_lock_queue:{elsewhere}".to_vec();
-    assert_eq!(code(&send(&mut client, &apart)), "CROSSSLOT");
+    assert_eq!(code(&client.run_words(&apart)), "CROSSSLOT");
     assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
 }
 
@@ -570,10 +562,10 @@ fn its_commands_say_what_they_are() {
 fn permissions_that_change_while_writes_are_paused_count_when_they_go_on() {
     let server = intercepting(&[]);
     let (mut admin, mut user) = admin_and_user(&server);
-    send(&mut user, &call("lock"));
+    user.run_words(&call("lock"));
     let (id, mut paused) = (user.id, user);
     admin.run("CLIENT PAUSE 600000 WRITE");
-    let asks = thread::spawn(move || send(&mut paused, &call("unlock")));
+    let asks = thread::spawn(move || paused.run_words(&call("unlock")));
     wait_until("it is held up", || {
         let client = admin.text(&format!("CLIENT LIST ID {id}"));
         client.contains("cmd=evalsha") || client.contains("cmd=fairlock.evalsha")
@@ -591,7 +583,7 @@ fn a_call_that_is_queued_while_it_is_on_runs_as_lua_once_it_is_off() {
     let mut client = server.connect();
     load_all(&mut client);
     client.run("MULTI");
-    assert_eq!(send(&mut client, &call("lock")), "QUEUED");
+    assert_eq!(client.run_words(&call("lock")), "QUEUED");
     let off = "CONFIG SET fairlock.intercept-eval no";
     assert_eq!(server.connect().run(off), "OK");
     client.assert_reply("EXEC", "[(nil)]");

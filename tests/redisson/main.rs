@@ -17,7 +17,6 @@
 mod hand;
 mod interception;
 mod keys;
-mod listener;
 mod replica;
 mod states;
 mod stream;

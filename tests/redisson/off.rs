@@ -8,11 +8,10 @@
 use std::thread;
 use std::time::Duration;
 
-use fairlock_testing::{Client, Server, Wire, wait_until};
+use fairlock_testing::{Client, Listener, Message, Server, WAKE_UPS, Wire, wait_until};
 
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
 use crate::interception::Interception;
-use crate::listener::{Listener, Message};
 use crate::trace::{Trace, timeless};
 
 /// The keys of `k`: itself, its queue, its deadlines.
@@ -61,7 +60,7 @@ impl Side {
             monitor,
             tracking,
             watching: server.connect(),
-            messages: Listener::new(server.port),
+            messages: Listener::new(server.port, WAKE_UPS),
             writes: Trace::new(&server),
             server,
         }

@@ -5,8 +5,7 @@
 //! the steps:
 //! - [`search`]: all that can happen in small worlds, where a millisecond is the least that counts. `cargo test` visits
 //!   the first tens of thousands of states of each, `make model` millions: all there are, where it says `complete`;
-//! - [`random`]: random steps in a large one, 1,000 sequences of them, 100,000 by `make properties`. The fuzzer in
-//!   `fuzz/` takes the same steps, by the code that they reach.
+//! - [`random`]: random steps in a large one, 1,000 sequences of them, 100,000 by `make properties`.
 //!
 //! Safety is checked in every world: the holders are those that clients know as such, never more than each of them
 //! tolerates, and none ends but by its own release, lease, session or break; tokens grow; no owner is served before a
@@ -24,17 +23,15 @@
 mod action;
 mod canon;
 mod checks;
-#[cfg(test)]
 mod found;
 mod holders;
 mod life;
 pub mod memory;
 mod oracle;
-pub mod random;
+mod random;
 mod scope;
 mod scores;
 mod scripts;
-#[cfg(test)]
 mod search;
 mod server;
 mod steps;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use redis::{Connection, ConnectionLike, Value};
 
 pub use blocked::Blocked;
-pub use listener::Listener;
+pub use listener::{Listener, Message, WAKE_UPS};
 pub use wire::Wire;
 
 /// A connection. Commands are words in one string; [`Client::raw`] takes any bytes.
@@ -77,7 +77,12 @@ impl Client {
 
     /// Sends words; the reply as text: `12`, `(nil)`, `a`, `[a, 1]`, or `(error) ...`.
     pub fn run(&mut self, words: &str) -> String {
-        let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        self.run_words(&words.split(' ').collect::<Vec<_>>())
+    }
+
+    /// As [`Client::run`], words of any bytes.
+    pub fn run_words(&mut self, words: &[impl AsRef<[u8]>]) -> String {
+        let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
         match self.raw(&words) {
             Ok(value) => show(&value),
             Err(error) => format!("(error) {error}"),

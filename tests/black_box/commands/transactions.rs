@@ -22,10 +22,7 @@ const LIBRARY: &str = "#!lua name=locks
 fn call(client: &mut Client, how: &str, what: &str, words: &str) -> String {
     let mut arguments = vec![how.as_bytes(), what.as_bytes(), b"1", b"k"];
     arguments.extend(words.split(' ').map(str::as_bytes));
-    match client.raw(&arguments) {
-        Ok(value) => show(&value),
-        Err(error) => format!("(error) {error}"),
-    }
+    client.run_words(&arguments)
 }
 
 fn load_library(client: &mut Client) {

@@ -166,10 +166,7 @@ fn transactions_and_scripts_are_no_way_around() {
     ] {
         let mut arguments: Vec<&[u8]> = vec![b"EVAL", script, b"1", b"k"];
         arguments.extend(words.split(' ').map(str::as_bytes));
-        let reply = match ann.raw(&arguments) {
-            Ok(value) => show(&value),
-            Err(error) => format!("(error) {error}"),
-        };
+        let reply = ann.run_words(&arguments);
         assert!(reply.starts_with(expected), "{words}: {reply}");
         assert!(
             expected != "(error)"
