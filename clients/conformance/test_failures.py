@@ -143,7 +143,7 @@ def test_r44a_less_often(driver, servers, name):
     failed = driver.new(one.client(), retry_timeout=2).fails(name)
     assert (failed.type, failed.code) == ("Unavailable", "NOREPLICAS")
     asked = one.at().info("commandstats")["cmdstat_fairlock.acquire"]["rejected_calls"]
-    assert 1 < asked < 20  # 40 if the first pause were the last one, too
+    assert asked < 20  # 40 if the first pause were the last one, too
 
 
 @pytest.mark.module
