@@ -283,7 +283,7 @@ export function informing(name: string, { commandTimeout: longest }: Options, no
   return insisting(name, longest, now, function* () {
     const { reply } = yield { do: 'send', words: ['FAIRLOCK.INFO', name], longest };
     const { next: _, ...info } = Object.fromEntries(pairs(reply));
-    return { ...info, session: info.session === 1 } as LockInfo;
+    return { ...info, session: Boolean(info.session) } as LockInfo; // of RESP3 it is one already
   });
 }
 

@@ -80,6 +80,17 @@ for (const disableClientInfo of [false, true]) {
   });
 }
 
+test('info tells of a session by RESP3, too', async (t) => {
+  const { url } = await one(t);
+  const client = createClient({ url, RESP: 3 });
+  const locks = new Locks(await client.connect());
+  const held = await locks.acquire('a', { session: true });
+  assert.equal((await locks.info('a')).session, true);
+  await held.release();
+  await locks.close();
+  client.destroy();
+});
+
 test('options are checked in plain JavaScript, too', async (t) => {
   const { locks, url } = await one(t);
   const wrong: unknown[] = [null, 5, 'wait', { waitt: 3 }, { lease: '5000' }, { signal: {} }, { hooks: {} }, { toString: 1 }];
