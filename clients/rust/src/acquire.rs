@@ -1,9 +1,8 @@
 //! An acquisition: carries out what [`Asking`] says, in a task of its own, which leaves the queue when its caller has gone.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::ThreadId;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -31,23 +30,24 @@ struct Waiter {
 }
 
 impl Core {
-    /// The lock, or one more guard of the hold that this caller has already. The caller is the task, if no thread is given.
+    /// The lock, or one more guard of the hold that this caller has already.
     pub async fn acquire(
         self: Arc<Self>,
         name: Vec<u8>,
         options: Options,
-        thread: Option<ThreadId>,
+        caller: Option<String>,
     ) -> Result<Guard> {
         options.check(&name)?;
         self.check_open()?;
         let mut entry = None;
         if options.reentrant {
-            let task = || tokio::task::try_id().map(|id| format!("task {id}"));
-            let caller = thread.map(|id| format!("{id:?}")).or_else(task);
             let refused = || Error::new(Kind::Argument, "reentrant: this is no task");
             let key = (caller.ok_or_else(refused)?, name.clone());
-            let there = locked(&self.state).entered.get(&key).cloned();
-            if let Some(hold) = there.and_then(|there| there.upgrade()) {
+            let there = locked(&self.state)
+                .entered
+                .get(&key)
+                .and_then(Weak::upgrade);
+            if let Some(hold) = there {
                 return hold.enter_again();
             }
             entry = Some(key);

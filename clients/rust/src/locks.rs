@@ -1,7 +1,7 @@
 //! What callers use, for threads and for tokio: [`Locks`] and [`Held`].
 
 use std::sync::{Arc, mpsc};
-use std::thread::{self, ThreadId};
+use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
@@ -21,7 +21,7 @@ pub trait Flavour: Clone + Send + Sync + 'static {
     #[doc(hidden)]
     fn new() -> Result<Self>;
     #[doc(hidden)]
-    fn thread() -> Option<ThreadId>;
+    fn caller() -> Option<String>;
     #[doc(hidden)]
     fn run<T: Send + 'static>(&self, work: Work<Result<T>>) -> Self::Of<T>;
 }
@@ -37,8 +37,8 @@ impl Flavour for Tasks {
         Ok(Self)
     }
 
-    fn thread() -> Option<ThreadId> {
-        None
+    fn caller() -> Option<String> {
+        tokio::task::try_id().map(|id| id.to_string())
     }
 
     fn run<T: Send + 'static>(&self, work: Work<Result<T>>) -> Self::Of<T> {
@@ -65,8 +65,8 @@ impl Flavour for Threads {
         Ok(Self(handle, alive))
     }
 
-    fn thread() -> Option<ThreadId> {
-        Some(thread::current().id())
+    fn caller() -> Option<String> {
+        Some(format!("{:?}", thread::current().id()))
     }
 
     /// Waits here, even in a thread of another runtime.
@@ -137,9 +137,9 @@ impl<F: Flavour> Locks<F> {
 
     fn held(&self, name: &[u8], options: Options) -> Work<Result<Held<F>>> {
         let (core, flavour) = (self.core.clone(), self.flavour.clone());
-        let (name, thread) = (name.to_vec(), F::thread());
+        let (name, caller) = (name.to_vec(), F::caller());
         Box::pin(async move {
-            let guard = core.acquire(name, options, thread).await?;
+            let guard = core.acquire(name, options, caller).await?;
             Ok(Held(guard, flavour))
         })
     }
