@@ -83,7 +83,7 @@ final class Protocol {
         private final String name, owner;
         private final Supplier<String> where;
         private final List<String> words = new ArrayList<>();
-        private final boolean isTry;
+        private final boolean isTry, isGiven;
         private final long retryFor, deadline;
         private Tries tries;
         private FairlockException first;
@@ -100,6 +100,7 @@ final class Protocol {
             this.isListening = isListening;
             long wait = options.get("wait", null) == null ? EVER : options.nanos("wait", 0);
             isTry = wait == 0;
+            isGiven = options.get("owner", null) != null;
             lease = options.nanos("lease", 30);
             retryFor = options.nanos("retryTimeout", 30);
             deadline = Math.min(EVER, now + (isTry ? options.nanos("commandTimeout", 5) : wait));
@@ -159,7 +160,8 @@ final class Protocol {
                 then(isListening ? Act.PAUSE : Act.LISTEN, now);
             } else if (sent == Act.CANCEL) {
                 hasLeft = number == 1;
-                act = hasLeft || !isUnheard ? Act.OVER : Act.RELEASE;
+                // It may have been granted meanwhile; by an owner that was given another caller may hold it.
+                act = hasLeft || isGiven && !isUnheard ? Act.OVER : Act.RELEASE;
             } else if (sent == Act.RELEASE) {
                 released(now);
             } else if (number == null) {
