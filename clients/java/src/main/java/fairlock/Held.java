@@ -5,6 +5,7 @@ import static fairlock.Protocol.now;
 import fairlock.FairlockException.LockLost;
 import fairlock.FairlockException.LockLost.Cause;
 import fairlock.Protocol.Act;
+import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -73,7 +74,7 @@ public final class Held implements AutoCloseable {
         } else if (act == Act.RENEW && !isOver()) {
             hold.again(now(), 3);
             if (holder.isAlive()) {
-                renewed(hold.lease);
+                renewed(hold.lease).exceptionally(Held::logged);
             }
         }
         schedule();
@@ -112,6 +113,14 @@ public final class Held implements AutoCloseable {
             }
             return null;
         });
+    }
+
+    /** Nobody else is told of a refusal. */
+    private static Void logged(Throwable error) {
+        if (FairlockException.of("", error, true) instanceof FairlockException.Refused refusal) {
+            Wire.LOG.log(Level.WARNING, "the lock cannot be renewed: " + refusal.getMessage());
+        }
+        return null;
     }
 
     private CompletableFuture<Wire.Reply> sent(Act act, String... more) {
