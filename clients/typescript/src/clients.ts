@@ -149,7 +149,10 @@ export class Line extends EventEmitter {
   /** The replies to commands in one pipeline; those after the first may be a Failure. */
   call(commands: string[][], longest: number): Promise<unknown[]> {
     const { library, address, timeout } = this.server;
-    const answer = this.open().then(() => settled(library.call(this.#raw, commands), address));
+    const answer = this.open().then(() => settled(library.call(this.#raw, commands), address)).catch(async (failure: Failure) => {
+      if (failure.code === 'NOAUTH') await new Promise(setImmediate); // Only then ioredis 5.3 says why.
+      throw failure.code === 'NOAUTH' ? (this.#failure ?? failure) : failure;
+    });
     const silence = (): Failure => (this.isSession ? this.server.unanswered() : this.close(this.server.unanswered()));
     const answered = within(Math.max(longest, timeout), answer, silence);
     // No master any more: the next connection may be to one.
