@@ -152,8 +152,7 @@ def test_r43_one_owner(locks, view, name):
 
 @pytest.mark.parametrize("is_many", [False, True], ids=["few", "many"])
 def test_r54_calls(driver, one, view, name, is_many):
-    """Ten callers and a thousand (threads and goroutines: a hundred, one queued after the other) hold the lock in the order of their calls, and need few
-    connections."""
+    """Ten callers and a thousand (threads, goroutines: a hundred, queued one by one) hold the lock in the order of their calls, by few connections."""
     limits = dict.fromkeys(("lease", "patience", "command_timeout", "release_timeout"), LONG)  # What a thousand ask takes long on a busy machine.
     locks, count = driver.new(one.client(), **limits), driver.many if is_many else 10
     first, calls, tokens = locks.acquire(name), [], []
