@@ -159,6 +159,12 @@ class Servers:
 
     def move(self, slot, name):
         """As `redis-cli --cluster reshard` moves a slot."""
+        with self.moving(slot, name):
+            pass
+
+    @contextlib.contextmanager
+    def moving(self, slot, name):
+        """Meanwhile its keys are at the new node, which does not own it yet."""
         target = self.port(name)
         masters = {self.port(each): call(self.port(each), "CLUSTER", "MYID") for each in "abc"}
         source = next(port for port in masters if self._has_slot(port, masters[port], slot))
@@ -166,6 +172,7 @@ class Servers:
         call(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", masters[target])
         while keys := call(source, "CLUSTER", "GETKEYSINSLOT", slot, 100):
             call(source, "MIGRATE", HOST, target, "", 0, 5000, "KEYS", *keys)
+        yield
         for port in [target, source, *(set(masters) - {target, source})]:
             call(port, "CLUSTER", "SETSLOT", slot, "NODE", masters[target])
 

@@ -156,7 +156,15 @@ class Io:
                 return
 
     async def send(self, pool: Any, commands: list[Any], timeout: float, line: Line | None) -> list[Any]:
-        """The replies to a pipeline; a refusal is an exception among them."""
+        """The replies to a pipeline; a refusal is an exception among them. Where a slot is on its way, the new node is asked if it has the key."""
+        replies = await self._send(pool, commands, timeout, line)
+        if type(replies[0]) is redis_errors.AskError and line is None:
+            node = self.client.get_node(replies[0].host, replies[0].port)
+            if node is not None:
+                _, *replies = await self._send(self.pool_of(node), [("ASKING",), *commands], timeout, None)
+        return replies
+
+    async def _send(self, pool: Any, commands: list[Any], timeout: float, line: Line | None) -> list[Any]:
         async with self.within(timeout):
             if line is not None:
                 async with line.mutex:
