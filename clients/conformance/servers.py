@@ -69,7 +69,7 @@ class Servers:
             call(self._add(name, *options).port, "CLUSTER", "SET-CONFIG-EPOCH", epoch)
         for name, slots in self.slots.items():
             call(self.port(name), "CLUSTER", "ADDSLOTSRANGE", *slots)
-        a, d = self.port("a"), self.port("d")
+        a = self.port("a")
         for _ in range(LONGEST // 10):  # On a busy machine a handshake may take longer than its second, and is given up.
             for name in "bcd":
                 call(a, "CLUSTER", "MEET", HOST, self.reached_at(name), self._bus(name))
@@ -78,11 +78,15 @@ class Servers:
                 break
         else:
             raise Trouble("the nodes do not know each other")
-        until("d can follow a", lambda: call(d, "CLUSTER", "REPLICATE", call(a, "CLUSTER", "MYID")))
-        until("d follows a", lambda: "state=online" in call(a, "INFO", "replication"))
+        self.follow("d", "a")
         role = "myself,slave", " slave "
         self._until_all("know d's role", lambda port: " slave " in call(port, "CLUSTER", "NODES").replace(*role))
         self._until_all("are up", lambda port: "cluster_state:ok" in call(port, "CLUSTER", "INFO"))
+
+    def follow(self, replica, master):
+        replica, master = self.port(replica), self.port(master)
+        until("it can follow", lambda: call(replica, "CLUSTER", "REPLICATE", call(master, "CLUSTER", "MYID")))
+        until("it follows", lambda: "state=online" in call(master, "INFO", "replication"))
 
     def _bus(self, name):
         return call(self.port(name), "CONFIG", "GET", "cluster-port")[1]

@@ -85,23 +85,17 @@ def test_r33_slot_moves(driver, servers, name):
     second.release()
 
 
+@pytest.mark.known("with replicas that confirm, Java does not follow ASK: it tries again until the slot has moved", "java")
 @pytest.mark.module
 def test_r33a_slot_on_its_way(driver, servers, name):
-    """Cluster, the lock's keys are at the new node, and the slot is not yet: the holder renews and releases."""
-    cluster, lock = servers("cluster"), on("b", name)
-    slot, options = key_slot(lock.encode()), {"lease": LONG, "retry_timeout": 3}
-    locks = driver.new(cluster.client(), **options)
-    held = locks.acquire(lock)
-    with cluster.moving(slot, "c"):
-        assert held.renew(LONG + 1) == LONG + 1
+    """Cluster, the lock's keys are at the new node, and the slot is not yet: the holder renews and releases, confirmed by the replica there."""
+    cluster, lock = servers("cluster"), on("a", name)
+    held = driver.new(cluster.client(), lease=10).acquire(lock)
+    cluster.follow("d", "c")
+    with cluster.moving(key_slot(lock.encode()), "c"):
+        assert held.renew(LONG) == LONG
         held.release()
-    view = cluster.view("c")
-    assert view.is_free(lock)
-    held = locks.acquire(lock)
-    with cluster.moving(slot, "a"):  # Which has a replica.
-        assert held.renew(LONG + 1) == LONG + 1
-        held.release()
-    assert cluster.view("a").is_free(lock)
+    assert cluster.view("c").is_free(lock)
 
 
 def test_r34_master_gone(driver, servers, name):

@@ -270,13 +270,19 @@ export class Servers {
     });
   }
 
-  /** Sends one command by way of the cluster's client, which follows redirections and learns of new nodes by them. */
-  async follow(name: string, words: string[], longest: number): Promise<unknown> {
+  async masters(): Promise<Server[]> {
+    const { masters } = this.#client;
+    const nodes = this.#library === IOREDIS ? this.#client.nodes('master') : await Promise.all(masters.map((master: Raw) => this.#nodeOf({ master })));
+    return nodes.map((node: Raw) => this.#server(node));
+  }
+
+  /** Sends a command by way of the cluster's client, which follows redirections and learns of new nodes by them. */
+  async learn(name: string, words: string[], longest: number): Promise<void> {
     const where = 'the cluster';
     // Without a key, any node is asked: that of the slot may be gone.
     const key = this.#client.slots[calculateSlot(name)]?.master?.client?.isReady ? name : undefined;
     const sent = this.#library === IOREDIS ? this.#client.call(...words) : this.#client.sendCommand(key, false, words, PLAIN);
-    return (await within(longest, settled([sent], where), () => new Failure('no answer in time', where)))[0];
+    await within(longest, settled([sent], where), () => new Failure('no answer in time', where));
   }
 
   close(): void {

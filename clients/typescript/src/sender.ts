@@ -26,31 +26,35 @@ export class Sender {
       return await this.#sendTo(line?.server ?? (await this.servers.at(name)), step, line);
     } catch (error) {
       if (!this.servers.isCluster || !(error instanceof Failure && error.isPassing)) throw error;
-      if (error.code === 'ASK' && !line) return this.#follow(name, step, error);
+      if (error.code === 'ASK' && !line) return this.#sendAround(step, error);
       if (error.code === 'MOVED') line?.close(error);
       // The client learns by it where the slot is now. It is what the user may run, and the server knows.
       const words = [this.isNative === false ? 'PTTL' : 'FAIRLOCK.INFO', name];
-      await this.servers.follow(name, words, Math.min(step.longest, LEARN)).catch(() => {});
+      await this.servers.learn(name, words, Math.min(step.longest, LEARN)).catch(() => {});
       throw error;
     }
   }
 
-  /** The lock's keys are at the node that imports its slot already. */
-  async #follow(name: string, { words, confirm, longest }: Send, error: Failure): Promise<Answer> {
-    const sent = performance.now();
-    const reply = await this.#worded(words, (its) => this.servers.follow(name, its, longest));
-    if (Number(reply) > 0 && confirm?.syncTimeout && (await least(await this.servers.at(name), confirm)) > 0) throw error;
-    return { reply, isConfirmed: true, sent, at: performance.now(), address: 'the cluster' };
+  /** The lock's keys are at the node that imports its slot: each of the other masters points elsewhere. */
+  async #sendAround(step: Send, error: Failure): Promise<Answer> {
+    const answers = (await this.servers.masters()).map((server) => this.#sendTo(server, step, undefined, [['ASKING']]));
+    return Promise.any(answers).catch(({ errors }: AggregateError) => {
+      throw errors.find((each) => !['MOVED', 'ASK'].includes(codeOf(each) ?? '')) ?? error;
+    });
   }
 
-  async #sendTo(server: Server, { words, confirm, longest }: Send, line: Line | undefined): Promise<Answer> {
+  async #sendTo(server: Server, { words, confirm, longest }: Send, line: Line | undefined, before: string[][] = []): Promise<Answer> {
     const { address } = server;
     const count = least(server, confirm);
     const asked = typeof count === 'number' ? count : await within(longest, count, () => server.unanswered());
     const wait = asked > 0 ? [['WAIT', String(asked), ms(confirm!.syncTimeout)]] : [];
     const sent = performance.now();
     const link = line ?? server.line(asked > 0 ? 'confirm' : 'commands');
-    const [reply, confirmed] = await this.#worded(words, (its) => link.call([its, ...wait], longest));
+    const [reply, confirmed] = await this.#worded(words, async (its) => {
+      const replies = await link.call([...before, its, ...wait], longest);
+      if (replies[before.length] instanceof Failure) throw replies[before.length];
+      return replies.slice(before.length);
+    });
     if (confirmed instanceof Failure && Number(reply) > 0) throw confirmed;
     return { reply, isConfirmed: asked === 0 || Number(confirmed) >= asked, sent, at: performance.now(), address };
   }
