@@ -52,7 +52,7 @@ test-all: setup-tests check ## All tests: real Redisson clients, the client pack
 	REDISSON_RELEASES=3.11.1 $(CARGO_TEST) --test redisson
 
 conformance: setup-tests module ## The rows of clients/conformance over all packages, or CLIENTS="go ioredis" ROWS="31 44"
-	FAIRLOCK_MODULE=$(MODULE) scripts/clients/conformance test $(CLIENTS) -- --rows "$(ROWS)"
+	CONFORMANCE_WORKERS=$${CONFORMANCE_WORKERS:-16} FAIRLOCK_MODULE=$(MODULE) scripts/clients/conformance test $(CLIENTS) -- --rows "$(ROWS)"
 
 failovers: setup-tests module ## Count two holders at a time over FAILOVERS (100) killed masters and as many planned changes
 	FAIRLOCK_MODULE=$(MODULE) clients/conformance/lab/faults --only kill,planned,paused --rounds $${FAILOVERS:-100} $(CLIENTS)

@@ -25,8 +25,7 @@ after(() => rm(project, { recursive: true }));
 const USE = "new Locks(createClient()); console.log(new NotInTime('late').name);";
 const IMPORT = `import { createClient } from 'redis';\nimport { Locks, NotInTime, type Held } from 'fairlock';\nexport let held: Held | undefined;\n${USE}\n`;
 
-async function says(...command: string[]): Promise<void> {
-  const [program = '', ...args] = command;
+async function says(program: string, ...args: string[]): Promise<void> {
   const { stdout } = await run(program, args, { cwd: project });
   assert.equal(stdout.trim().split('\n').at(-1), 'NotInTime');
 }

@@ -18,11 +18,11 @@ export async function until(what: string, condition: () => Promise<unknown>): Pr
 }
 
 /** A server that ends with the test: its URL, and a Locks. */
-export async function one(test: TestContext): Promise<{ url: string; locks: Locks }> {
+export async function one(test: TestContext, options = {}): Promise<{ url: string; locks: Locks }> {
   const servers = spawn(PROGRAM, { stdio: ['pipe', 'pipe', 'inherit'] });
   const [port] = await once(createInterface(servers.stdout), 'line');
   const url = `redis://127.0.0.1:${port}`;
-  const client = await createClient({ url }).connect();
+  const client = await createClient({ ...options, url }).connect();
   const locks = new Locks(client);
   test.after(async () => {
     await locks.close();
