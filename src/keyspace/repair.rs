@@ -65,7 +65,7 @@ fn count_as_polling(lock: &OpenLock<'_>, owner: &[u8], waiter: &mut Waiter, scor
     }
 }
 
-/// A waiter has asked by a script that runs as Lua, which has set its deadline as its score.
+/// The score is the deadline of a waiter that was heard elsewhere: by another server, or by a script that runs as Lua.
 fn lives_until(lock: &OpenLock<'_>, waiter: &mut Waiter, score: Wall) {
     let left = score.since(lock.now.wall());
     waiter.deadline = waiter.deadline.max(lock.now.listening_after(left));
