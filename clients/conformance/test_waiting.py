@@ -55,6 +55,21 @@ def test_r07_hand_off(locks, view, name):
     second.result(AT_ONCE).release()
 
 
+def test_r07a_release_forgotten(locks, view, name):
+    """A master that took over and does not know of a release replies the old token to the same owner: another, greater one is acquired."""
+    view.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    view.release(name)
+    held = call.result()
+    for options in ({}, {"wait": 0}):
+        held.release()
+        view.client.hset(name, mapping={held.owner: 1, "": held.token})
+        view.client.pexpire(name, 1000 * LONG)
+        released, held = held, locks.acquire(name, **options)
+        assert held.token > released.token
+    held.release()
+
+
 @pytest.mark.parametrize("options", [{}, {"wait": 60}], ids=str)
 def test_r08_read_timeout(driver, one, view, name, options):
     """A wait, also without a limit, outlives the read timeout of the user's client."""

@@ -37,6 +37,7 @@ func (l *Locks) acquire(ctx context.Context, name string, o *options) (*Held, er
 	defer context.AfterFunc(l.ctx, func() { cancel(errClosed) })()
 	c := &caller{locks: l, ear: l.takeEar(name, o), isUnhurried: ctx.Done() == nil}
 	c.ask = newAsk(name, c.ear.owner, o, time.Now())
+	c.released = c.ear.released
 	if l.client != nil { // Errors name it even if it has not answered.
 		c.address = l.client.Options().Addr
 	}
@@ -150,6 +151,7 @@ func (c *caller) close() {
 	if c.line != nil {
 		c.line.Close()
 	}
+	c.ear.released = max(c.ear.released, c.token)
 	c.locks.putEar(c.ear, c.isClean && c.options.owner == nil)
 }
 

@@ -21,6 +21,7 @@ const (
 type ear struct {
 	name, owner, channel string
 	woken                chan struct{}
+	released             int64     // the last token of this owner
 	listener             *listener // guarded by the mutex of Locks
 	expiry               *time.Timer
 }

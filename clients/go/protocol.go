@@ -28,6 +28,7 @@ type ask struct {
 	isWaiting bool          // in the queue: a message ends the pause
 	hasWaited bool
 	token     int64
+	released  int64     // the last token that the owner has released
 	sent      time.Time // the ask or renewal from which the lease counts
 	err       error     // once it is over
 
@@ -44,7 +45,7 @@ type state int
 
 const (
 	asking    state = iota
-	returning       // what too few replicas have confirmed
+	returning       // what too few replicas have confirmed, or a new master does not know to be released
 	leaving         // the queue
 	giving          // up what may be held although nobody waits for it
 	releasing
@@ -140,7 +141,13 @@ func (a *ask) heard(r reply) {
 	case asking:
 		a.asked(r)
 	case returning:
-		a.state, a.token, a.isKnown, a.isUnconfirmed, a.pause = asking, 0, false, true, firstPause
+		token := a.token
+		a.state, a.token, a.isKnown = asking, 0, false
+		if token <= a.released { // It is asked again at once.
+			a.released = 0
+			return
+		}
+		a.isUnconfirmed, a.pause = true, firstPause
 		if a.left(r.came) == 0 {
 			a.end(a.notInTime())
 		}
@@ -175,7 +182,7 @@ func (a *ask) asked(r reply) {
 		a.isUnconfirmed, a.wasLate = false, false
 	case !isGranted:
 		a.end(a.notInTime())
-	case !r.isConfirmed:
+	case !r.isConfirmed || token <= a.released:
 		a.token, a.state = token, returning
 	case late >= a.options.lease || late >= a.options.lease/3 && !a.wasLate:
 		if a.token = token; a.wasLate && a.left(r.came) == 0 {

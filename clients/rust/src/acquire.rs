@@ -53,11 +53,13 @@ impl Core {
             entry = Some(key);
         }
         let start = Instant::now();
-        let asking = Asking::new(&options, start);
+        let mut asking = Asking::new(&options, start);
         let longest = asking.at_most(Duration::MAX, start);
         let turn = timeout(longest, self.turn(&name).lock_owned()).await.ok();
+        let terms = self.terms(name, options);
+        asking.released = terms.ear.released.load(Ordering::Relaxed);
         let waiter = Waiter {
-            terms: self.terms(name, options),
+            terms,
             asking,
             start,
             entry,

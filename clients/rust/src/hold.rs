@@ -236,6 +236,7 @@ impl Guard {
             if hold.terms.options.session {
                 hold.terms.line.close();
             }
+            hold.terms.ear.released.store(hold.token, Ordering::Relaxed);
             hold.terms.end(released.is_ok()).await;
             drop(closing);
             released

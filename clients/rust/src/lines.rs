@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,8 @@ pub struct Ear {
     pub owner: Vec<u8>,
     channel: Vec<u8>,
     pub bell: Notify,
+    /// The last token that the owner has released.
+    pub released: AtomicI64,
     /// The connection that listens to it.
     link: Mutex<Weak<Link>>,
 }
@@ -56,6 +59,7 @@ impl Ear {
             channel: channel(name, &owner),
             owner,
             bell: Notify::new(),
+            released: AtomicI64::new(0),
             link: Mutex::default(),
         })
     }

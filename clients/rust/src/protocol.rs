@@ -50,7 +50,7 @@ pub struct Reply(pub Value, pub bool);
 #[derive(Debug)]
 pub enum Step {
     Ask,
-    /// Too few replicas have the grant with this token.
+    /// Too few replicas have the grant with this token, or a new master does not know that it was released.
     GiveBack(i64),
     /// Have the owner's channel listened to; then, or if it was before: until a message, or for so long.
     Listen(Duration),
@@ -67,6 +67,8 @@ pub struct Asking {
     end: Option<Instant>,
     tries: Tries,
     token: i64,
+    /// The last token that the owner has released.
+    pub released: i64,
     is_unconfirmed: bool,
     /// The owner has a place in the queue, or the lock.
     pub is_there: bool,
@@ -81,6 +83,7 @@ impl Asking {
             end: wait.map(|wait| later(now, wait)),
             tries: Tries::new(options.retry_timeout),
             token: 0,
+            released: 0,
             is_unconfirmed: false,
             is_there: false,
         }
@@ -124,7 +127,9 @@ impl Asking {
                 self.is_there = true;
                 let late = now.saturating_duration_since(sent);
                 let is_new = token != std::mem::replace(&mut self.token, token);
-                if !is_confirmed {
+                if token <= self.released {
+                    Step::GiveBack(token)
+                } else if !is_confirmed {
                     self.is_unconfirmed = true;
                     Step::GiveBack(token)
                 } else if late >= self.lease || (is_new && late >= self.lease / 3) {
@@ -150,6 +155,7 @@ impl Asking {
     pub fn given_back(&mut self, now: Instant, outcome: Result<Reply>) -> Step {
         match outcome {
             Err(failure) if !failure.is("NOTHELD") => self.failed(now, failure),
+            _ if self.token <= std::mem::take(&mut self.released) => self.ask(now),
             _ => Step::Pause(self.at_most(FIRST_PAUSE, now)),
         }
     }

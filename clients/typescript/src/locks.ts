@@ -89,6 +89,7 @@ export class Locks implements AsyncDisposable {
     const ear = this.#ears.take(name, options.owner);
     const onQueued = (): void => callHook(options.hooks, 'onWait', { name, owner: ear.owner });
     const ask = new Ask(name, ear.owner, options, now, Math.random, () => ear.isHeard, onQueued);
+    ask.released = ear.released;
     const open = options.session ? () => this.#line(name) : undefined;
     const runner = new Runner(this.#sender, name, { servers: this.#servers, ear, open });
     ear.wake = runner.wake;
@@ -100,6 +101,7 @@ export class Locks implements AsyncDisposable {
       (kept) => {
         const hold: Hold = new Hold(kept, this.#sender, runner.line, (isClean) => {
           this.#holds.delete(hold);
+          ear.released = kept.token;
           this.#ears.give(name, ear, isClean);
         });
         this.#holds.add(hold);

@@ -74,6 +74,8 @@ export class Ask {
   isGranted = false;
   isUnconfirmed = false;
   address = '';
+  /** The last token that this owner has released. */
+  released = 0;
 
   /** `isHeard`: whether the owner's channel is listened to. `onQueued` is called when the owner has to wait. */
   constructor(
@@ -133,7 +135,14 @@ export function* acquiring(ask: Ask): Protocol<Kept> {
     try {
       const answer = yield* ask.send(acquireWords(ask), tries.left);
       tries.succeeded();
-      const kept = Number(answer.reply) > 0 ? yield* granted(ask, answer) : undefined;
+      const token = Number(answer.reply);
+      if (token > 0 && token <= ask.released) {
+        // A new master does not know of the release, nor perhaps of who held the lock since.
+        yield* returning(ask, token);
+        ask.released = 0;
+        continue;
+      }
+      const kept = token > 0 ? yield* granted(ask, answer) : undefined;
       if (kept) return kept;
       ask.mustHaveTime();
       if (Array.isArray(answer.reply)) yield* waiting(ask, Number(answer.reply[1]));
@@ -169,24 +178,36 @@ function* waiting(ask: Ask, retryAfter: number): Protocol<void> {
 
 /** The grant, unless its lease was over before it came, or too few replicas have it. */
 function* granted(ask: Ask, answer: Answer): Protocol<Kept | undefined> {
-  const { name, owner, options: { lease, renew, session } } = ask;
+  const { lease, renew, session } = ask.options;
   const token = Number(answer.reply);
   ask.isGranted = true;
   let last = answer;
   try {
     // It has been on its way for long.
     if (last.isConfirmed && last.at - last.sent >= lease / 3) last = yield* ask.send(renewWords(ask, lease));
-    if (last.isConfirmed) {
-      const due = renew || session ? last.sent + lease / 3 : Infinity;
-      return { ask, token, acquired: last.at, lease, end: last.sent + lease, due, isAbandoned: () => false };
-    }
-    ask.isUnconfirmed = true;
-    yield* ask.send(['FAIRLOCK.RELEASE', name, owner, 'TOKEN', String(token)]);
+  } catch (error) {
+    if (codeOf(error) !== 'NOTHELD') throw error;
+    ask.isGranted = false;
+    return undefined;
+  }
+  if (last.isConfirmed) {
+    const due = renew || session ? last.sent + lease / 3 : Infinity;
+    return { ask, token, acquired: last.at, lease, end: last.sent + lease, due, isAbandoned: () => false };
+  }
+  ask.isUnconfirmed = true;
+  yield* returning(ask, token);
+  return undefined;
+}
+
+/** Gives back what this owner shall not hold. */
+function* returning(ask: Ask, token: number): Protocol<void> {
+  ask.isGranted = true;
+  try {
+    yield* ask.send(['FAIRLOCK.RELEASE', ask.name, ask.owner, 'TOKEN', String(token)]);
   } catch (error) {
     if (codeOf(error) !== 'NOTHELD') throw error;
   }
   ask.isGranted = false;
-  return undefined;
 }
 
 /** Leaves the queue. Returns whether that was clean: the owner's name may be used again. */

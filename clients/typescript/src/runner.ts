@@ -14,6 +14,8 @@ const IDLE = 60_000; // ms that a name is kept for the next wait
 /** An owner's name, and its subscription. */
 export class Ear {
   readonly owner: string;
+  /** The last token that the owner has released. */
+  released = 0;
   wake = (): void => {};
   forget = (): void => {};
   #line: Line | undefined;

@@ -30,6 +30,7 @@ class Ear:
     def __init__(self, name: str | bytes, owner: str | None, bell: Any) -> None:
         self.name, self.is_given, self.owner, self.bell = name, owner is not None, owner or new_owner(), bell
         self.channel, self.stands = b"", False  # the subscription
+        self.released = 0  # the last token of this owner that was released
         self.error: Exception | None = None
 
 
@@ -178,6 +179,10 @@ class Asks(Calls):
 
     def _granted(self, ask: Ask, token: int, sent: float, is_confirmed: bool) -> Work[Hold | None]:
         lease, name, owner = ask.options.lease, ask.name, ask.ear.owner
+        if token <= ask.ear.released:  # A new master does not know of the release, nor perhaps of who held the lock since.
+            ask.was_answered = not (yield from self._leave(ask, LEAVE))
+            ask.ear.released = token if ask.was_answered else 0
+            return None
         if self.now() - sent >= lease / 3:  # It may have been on its way for longer than its lease.
             sent = self.now()
             try:

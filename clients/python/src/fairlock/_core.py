@@ -182,6 +182,7 @@ class Core(Asks):
                     yield "behind", self._release(hold, 0.0)
                 raise hold.loss()
             is_clean = (yield from self._release(hold, hold.options.release_timeout)) and hold.is_clean
+            hold.ear.released = hold.token
         except errors.Unavailable:
             if hold.line is None:  # The end of a session's connection frees the lock, too.
                 raise

@@ -27,6 +27,7 @@ final class Asker {
         this.options = options;
         ear = locks.ears.take(name, options.get("owner", null), this);
         ask = new Ask(name, ear.owner, options, isOnce, ear.listens(), () -> locks.where(name), now());
+        ask.released = ear.released;
         Asker before = locks.asking.put(name, this);
         asked.thenRun(() -> locks.asking.remove(name, this));
         (before == null ? CompletableFuture.<Void>completedFuture(null) : before.asked).thenRun(() -> events.add(() -> ask.begun(now())));

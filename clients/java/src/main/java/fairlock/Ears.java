@@ -19,6 +19,8 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         final String name;
         final String owner;
         private final String channel;
+        /** The last token that the owner has released. */
+        volatile long released;
         private final Set<Asker> users = new HashSet<>();
         private volatile StatefulRedisPubSubConnection<String, String> connection;
         /** If nobody uses it, it ends a minute later. */
@@ -68,6 +70,7 @@ final class Ears extends RedisPubSubAdapter<String, String> {
     synchronized void give(Ear ear, Asker user, boolean isClean) {
         boolean isUnused = ear.users.remove(user) && ear.users.isEmpty();
         if (isUnused && isClean && ear.listens()) {
+            ear.released = Math.max(ear.released, user.ask.token);
             ear.idle = Protocol.at(now() + 60_000 * Protocol.MS);
             ear.idle.thenRun(() -> end(ear));
         } else if (isUnused) {

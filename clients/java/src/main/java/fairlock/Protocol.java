@@ -74,6 +74,8 @@ final class Protocol {
         /** Why it ended without the lock; it may still have to leave the queue. */
         Exception refusal;
         long token, leaseFrom, refusedAt;
+        /** The last token that the owner has released. */
+        long released;
         /** Whether an ask may be repeated. */
         final boolean isOnce;
         final long lease;
@@ -174,7 +176,8 @@ final class Protocol {
         }
 
         private void granted(long now) {
-            if (refusal != null || isUnconfirmed) {
+            // A new master may not know of the release, nor of who held the lock since.
+            if (refusal != null || isUnconfirmed || token <= released) {
                 then(Act.RELEASE, now);
             } else if (sent == Act.ACQUIRE && now - sentAt >= lease / 3) {
                 then(Act.RENEW, now);
@@ -190,6 +193,7 @@ final class Protocol {
         /** It is not the holder any more. */
         private void released(long now) {
             token = 0;
+            released = 0;
             if (refusal == null && isUnconfirmed && isTry) {
                 leave(late(), now);
             } else {
