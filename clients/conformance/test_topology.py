@@ -85,7 +85,6 @@ def test_r33_slot_moves(driver, servers, name):
     second.release()
 
 
-@pytest.mark.known("with replicas that confirm, Java does not follow ASK: it tries again until the slot has moved", "java")
 @pytest.mark.module
 def test_r33a_slot_on_its_way(driver, servers, name):
     """Cluster, the lock's keys are at the new node, and the slot is not yet: the holder renews and releases, confirmed by the replica there."""

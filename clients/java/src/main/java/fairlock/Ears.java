@@ -89,7 +89,7 @@ final class Ears extends RedisPubSubAdapter<String, String> {
     CompletableFuture<Void> listen(Ear ear) {
         Servers.Line current = wire.shared("ears", this);
         boolean isSharded = wire.servers.isSharded;
-        return current.to(ear.name).thenCompose(made -> {
+        return current.to(ear.name, null).thenCompose(made -> {
             var connection = (StatefulRedisPubSubConnection<String, String>) made;
             return current.sent(ear.name, isSharded ? connection.async().ssubscribe(ear.channel) : connection.async().subscribe(ear.channel))
                     .thenRun(() -> stands(ear, current, connection));

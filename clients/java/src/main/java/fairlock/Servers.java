@@ -8,7 +8,6 @@ import static java.util.concurrent.CompletableFuture.failedFuture;
 import io.lettuce.core.*;
 import io.lettuce.core.api.StatefulConnection;
 import io.lettuce.core.api.StatefulRedisConnection;
-import io.lettuce.core.api.async.BaseRedisAsyncCommands;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.cluster.SlotHash;
 import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
@@ -17,7 +16,11 @@ import io.lettuce.core.cluster.models.partitions.RedisClusterNode;
 import io.lettuce.core.cluster.pubsub.StatefulRedisClusterPubSubConnection;
 import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.output.NestedMultiOutput;
+import io.lettuce.core.output.StatusOutput;
+import io.lettuce.core.protocol.AsyncCommand;
+import io.lettuce.core.protocol.Command;
 import io.lettuce.core.protocol.CommandArgs;
+import io.lettuce.core.protocol.CommandType;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.nio.charset.StandardCharsets;
@@ -25,6 +28,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.*;
+import java.util.function.Function;
 
 /** What the user's client reaches: one server or the master that Sentinels name ({@code one}, {@code uri}), or a cluster. The others are null. */
 final class Servers {
@@ -46,6 +50,9 @@ final class Servers {
         this.longest = longest;
         isSharded = cluster != null;
     }
+
+    /** Sends a command by one connection. */
+    interface Call { CompletableFuture<List<Object>> send(List<String> words); }
 
     /** Lettuce asks for a name up to 7, and deprecates it. */
     @SuppressWarnings("deprecation")
@@ -128,9 +135,9 @@ final class Servers {
             return cluster == null ? address : node(name).getNodeId();
         }
 
-        /** The connection to the lock's server. */
-        CompletableFuture<StatefulRedisConnection<String, String>> to(String name) {
-            return checked(name, false, longestToOpen(), opened.thenCompose(made -> nodeOf(made, name))).thenApply(connection -> {
+        /** The connection to the lock's server, or to another node of the cluster. */
+        CompletableFuture<StatefulRedisConnection<String, String>> to(String name, String node) {
+            return checked(name, false, longestToOpen(), opened.thenCompose(made -> nodeOf(made, name, node))).thenApply(connection -> {
                 if (watched.add(connection)) {
                     if (connection instanceof StatefulRedisPubSubConnection<String, String> heard) {
                         heard.addListener(ears);
@@ -147,32 +154,41 @@ final class Servers {
             });
         }
 
-        private CompletionStage<? extends StatefulRedisConnection<String, String>> nodeOf(StatefulConnection<String, String> made, String name) {
-            return made instanceof StatefulRedisClusterPubSubConnection<String, String> ears ? ears.getConnectionAsync((String) server(name))
-                    : made instanceof StatefulRedisClusterConnection<String, String> nodes ? nodes.getConnectionAsync((String) server(name))
+        private CompletionStage<? extends StatefulRedisConnection<String, String>> nodeOf(
+                StatefulConnection<String, String> made, String name, String node) {
+            String id = cluster == null || node != null ? node : (String) server(name);
+            return made instanceof StatefulRedisClusterPubSubConnection<String, String> ears ? ears.getConnectionAsync(id)
+                    : made instanceof StatefulRedisClusterConnection<String, String> nodes ? nodes.getConnectionAsync(id)
                     : completedFuture((StatefulRedisConnection<String, String>) made);
         }
 
-        /** A command by a connection to one server. {@code isFollowed}: in a cluster the client follows MOVED and ASK. */
-        CompletableFuture<List<Object>> call(StatefulRedisConnection<String, String> to, String name, long nanos, List<String> words, boolean isFollowed) {
-            return call(to.async(), name, nanos, words).exceptionallyCompose(error -> {
-                FairlockException failure = FairlockException.of("", error, true);
-                return isFollowed && (failure.is("MOVED") || failure.is("ASK"))
-                        && opened.join() instanceof StatefulRedisClusterConnection<String, String> all
-                        ? call(all.async(), name, nanos, words) : failedFuture(error);
+        /**
+         * Does the work at the lock's server. Where its slot is elsewhere, or on its way, the other masters are asked one by one: each but the right
+         * one points elsewhere, too.
+         */
+        <T> CompletableFuture<T> at(String name, long nanos, Function<Call, CompletableFuture<T>> work) {
+            return to(name, null).thenCompose(node -> work.apply(words -> call(node, name, nanos, words, false))).exceptionallyCompose(error -> {
+                CompletableFuture<T> done = failedFuture(error);
+                for (RedisClusterNode each : partitions) {
+                    done = !each.is(RedisClusterNode.NodeFlag.UPSTREAM) ? done : done.exceptionallyCompose(before ->
+                            !isElsewhere(before) ? failedFuture(before)
+                                    : to(name, each.getNodeId()).thenCompose(node -> work.apply(words -> call(node, name, nanos, words, true))));
+                }
+                return done;
             });
         }
 
-        private CompletableFuture<List<Object>> call(BaseRedisAsyncCommands<String, String> commands, String name, long nanos, List<String> words) {
-            CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8);
-            for (String word : words.subList(1, words.size())) {
-                if (word.equals(name)) { // By its first key the client finds the node.
-                    arguments.addKey(word);
-                } else {
-                    arguments.addValue(word);
-                }
-            }
-            return checked(name, true, nanos, commands.dispatch(new Keyword(words.get(0)), new Values(), arguments));
+        private static boolean isElsewhere(Throwable error) {
+            FairlockException failure = FairlockException.of("", error, true);
+            return failure.is("MOVED") || failure.is("ASK");
+        }
+
+        private CompletableFuture<List<Object>> call(
+                StatefulRedisConnection<String, String> to, String name, long nanos, List<String> words, boolean isAsking) {
+            CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8).addValues(words.subList(1, words.size()));
+            AsyncCommand<String, String, List<Object>> command = new AsyncCommand<>(new Command<>(new Keyword(words.get(0)), new Values(), arguments));
+            to.dispatch(isAsking ? List.of(new Command<>(CommandType.ASKING, new StatusOutput<>(StringCodec.UTF8)), command) : List.of(command));
+            return checked(name, true, nanos, command);
         }
 
         <T> CompletableFuture<T> sent(String name, CompletionStage<T> command) {

@@ -14,7 +14,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.function.Function;
 
 /** Sends the commands of a Locks, or the scripts in their place, and has replicas confirm what they wrote. */
 final class Wire {
@@ -69,17 +68,14 @@ final class Wire {
             // Not on the connection of all: WAIT keeps those behind it waiting.
             Servers.Line line = count == 0 || first == own ? first : shared("confirmed", null);
             long sync = count == 0 ? 0 : options.nanos("syncTimeout", 1);
-            return line.to(name).thenCompose(connection -> {
-                Function<List<String>, CompletableFuture<List<Object>>> call = sent -> line.call(connection, name, longest + 2 * sync, sent, count == 0);
-                return run(name, options.byModule(), words, call).thenCompose(values ->
-                        count == 0 || values.size() != 1 || values.get(0) == null ? completedFuture(new Reply(values, true))
-                                : call.apply(List.of("WAIT", count.toString(), Protocol.ms(sync)))
-                                        .thenApply(confirmed -> new Reply(values, (Long) confirmed.get(0) >= count)).exceptionally(error -> {
-                                            FairlockException failure = failure(error);
-                                            failure.isUnheard = true; // The command itself was done.
-                                            throw failure;
-                                        }));
-            });
+            return line.at(name, longest + 2 * sync, call -> run(name, options.byModule(), words, call).thenCompose(values ->
+                    count == 0 || values.size() != 1 || values.get(0) == null ? completedFuture(new Reply(values, true))
+                            : call.send(List.of("WAIT", count.toString(), Protocol.ms(sync)))
+                                    .thenApply(confirmed -> new Reply(values, (Long) confirmed.get(0) >= count)).exceptionally(error -> {
+                                        FairlockException failure = failure(error);
+                                        failure.isUnheard = true; // The command itself was done.
+                                        throw failure;
+                                    })));
         });
     }
 
@@ -97,10 +93,10 @@ final class Wire {
         if (!isAsked || options.get("minReplicas", null) != null) {
             return completedFuture(isAsked ? options.get("minReplicas", 0) : 0);
         }
-        return line.to(name).thenCompose(connection -> {
+        return line.at(name, longest, call -> {
             Object server = line.server(name);
             CompletableFuture<Integer> known = replicas.computeIfAbsent(server, key ->
-                    line.call(connection, name, longest, List.of("ROLE"), false).thenApply(role -> {
+                    call.send(List.of("ROLE")).thenApply(role -> {
                         if (!"master".equals(role.get(0))) {
                             line.end(); // The Sentinels are asked anew.
                             throw new FairlockException.Unavailable(name + ": " + servers.where(name) + ": by its ROLE it is no master", "READONLY", null);
@@ -122,13 +118,12 @@ final class Wire {
     }
 
     /** The command, or where it cannot be had its script. {@code byModule}: the option that only the module can do, or null. */
-    private CompletableFuture<List<Object>> run(String name, String byModule, List<String> words,
-            Function<List<String>, CompletableFuture<List<Object>>> call) {
+    private CompletableFuture<List<Object>> run(String name, String byModule, List<String> words, Servers.Call call) {
         if (Boolean.FALSE.equals(isNative) && byModule == null) {
-            return call.apply(scripted("EVALSHA", words)).exceptionallyCompose(error ->
-                    failure(error).is("NOSCRIPT") ? call.apply(scripted("EVAL", words)) : failedFuture(error));
+            return call.send(scripted("EVALSHA", words)).exceptionallyCompose(error ->
+                    failure(error).is("NOSCRIPT") ? call.send(scripted("EVAL", words)) : failedFuture(error));
         }
-        return call.apply(words).whenComplete((reply, error) -> {
+        return call.send(words).whenComplete((reply, error) -> {
             if (isNative == null && (error == null || failure(error) instanceof FairlockException.QueueFull)) {
                 isNative = true;
             }
