@@ -131,17 +131,8 @@ fn a_store_refuses_the_token_of_a_holder_that_slept() {
 
 #[test]
 fn a_leader_that_dies_is_followed_at_once_and_one_that_resigns_too() {
-    elections("typescript", "node/leader.mjs");
-}
-
-#[test]
-fn a_leader_in_go_is_followed_in_the_same_way() {
-    elections("go", "go/leader.go");
-}
-
-fn elections(language: &str, program: &str) {
     let server = Server::start();
-    let elect = |name: &str| start(language, program, &server, &[name]);
+    let elect = |name: &str| start("typescript", "node/leader.mjs", &server, &[name]);
     let mut first = elect("first");
     assert!(first.line().starts_with("first leads, token "));
     let (mut second, mut third) = (elect("second"), elect("third"));
@@ -165,23 +156,16 @@ fn elections(language: &str, program: &str) {
 }
 
 #[test]
-fn at_most_three_jobs_work_at_a_time() {
-    let server = Server::start();
-    let said = start("typescript", "node/at-most.mjs", &server, &["3", "12"]).rest();
-    assert_eq!(said, "12 jobs, at most 3 at a time\n");
-}
-
-#[test]
 fn the_messages_of_a_conversation_are_answered_one_after_another() {
     for server in [Server::start(), Server::without_module(&[])] {
-        conversations("python", "python/conversations.py", &server);
-        conversations("typescript", "node/conversations.mjs", &server);
+        conversations(&server);
     }
 }
 
 /// Two webhooks, and their senders.
-fn conversations(language: &str, program: &str, server: &Server) {
-    let mut webhooks = [0; 2].map(|_| start(language, program, server, &["0"]));
+fn conversations(server: &Server) {
+    let program = "python/conversations.py";
+    let mut webhooks = [0; 2].map(|_| start("python", program, server, &["0"]));
     let ports = webhooks.each_mut().map(|webhook| {
         let said = webhook.line();
         let port = said.strip_prefix("listening on ").expect("a port");
