@@ -7,7 +7,7 @@ use crate::server::Server;
 use crate::wait::wait_until;
 
 /// Milliseconds; a busy machine must not make a node look dead.
-const NODE_TIMEOUT: &str = "4000";
+const NODE_TIMEOUT: &str = "10000";
 
 /// A node.
 pub struct Node {

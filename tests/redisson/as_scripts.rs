@@ -158,14 +158,14 @@ fn scripts_wake_by_spublish_in_a_cluster() {
     lua::load(&mut client);
     let mut waiter = Wire::new(server.port);
     waiter.send("SSUBSCRIBE redisson_lock__channel:{k}:b");
-    while waiter.line() != "ssubscribe" {}
+    waiter.until("ssubscribe");
     // Before 7.2 a server has an error for what clients say of themselves.
     client.run("CONFIG RESETSTAT");
     let mut call = |words| as_lua::call(&mut client, words);
     assert!(call("ACQUIRE k a NOWAIT").parse::<i64>().is_ok());
     assert!(call("ACQUIRE k b ENQUEUE").starts_with("[1, "));
     assert_eq!(call("RELEASE k a"), "0");
-    while waiter.line() != "smessage" {}
+    waiter.until("smessage");
     assert!(call("ACQUIRE k b ENQUEUE").parse::<i64>().is_ok());
     assert!(!client.text("INFO errorstats").contains("errorstat_"));
 }

@@ -51,10 +51,10 @@ impl Side {
         client.run("CONFIG SET notify-keyspace-events KEA");
         let mut tracking = Wire::new(server.port);
         tracking.send("HELLO 3\nCLIENT TRACKING ON BCAST PREFIX k PREFIX redisson");
-        until(&mut tracking, "+OK");
+        tracking.until("+OK");
         let mut monitor = Wire::new(server.port);
         monitor.send("MONITOR");
-        until(&mut monitor, "+OK");
+        monitor.until("+OK");
         Self {
             hand: Hand::of(&server),
             monitor,
@@ -95,14 +95,14 @@ impl Side {
 
     /// The keys that were invalidated. How many a message has, depends on when the server gets to it.
     fn invalidated(&mut self) -> Vec<String> {
-        let mut keys = until(&mut self.tracking, END);
+        let mut keys = self.tracking.until(END);
         keys.retain(|line| !line.starts_with(['>', '$', '*']) && line != "invalidate");
         keys
     }
 
     /// The commands that were shown, without times and addresses.
     fn commands(&mut self) -> Vec<String> {
-        let lines = until(&mut self.monitor, END);
+        let lines = self.monitor.until(END);
         let command = |line: &String| {
             let (from, command) = line.split_once("] ")?;
             let by_lua = from.ends_with("lua");
@@ -138,18 +138,6 @@ fn timeless_text(text: &str) -> String {
             timeless(&[bare.to_owned()]) + rest
         })
         .collect()
-}
-
-/// The lines up to one that contains something.
-fn until(wire: &mut Wire, end: &str) -> Vec<String> {
-    let mut lines = Vec::new();
-    loop {
-        let line = wire.line_if_open().expect("a line");
-        if line.contains(end) {
-            return lines;
-        }
-        lines.push(line);
-    }
 }
 
 fn owner(number: usize) -> String {

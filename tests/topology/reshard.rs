@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use fairlock_testing::cluster::Cluster;
-use fairlock_testing::wait_until;
+use fairlock_testing::{give_up, wait_until};
 use redis::cluster::ClusterClient;
 
 use crate::slots::{Migration, two_masters};
@@ -96,6 +96,7 @@ fn under_load(cluster: &Cluster, body: impl FnOnce(&dyn Fn(&str))) {
         .map(|node| format!("redis://{}/", node.address()));
     let client = ClusterClient::builder(nodes)
         .retries(1000)
+        .response_timeout(give_up())
         .min_retry_wait(1)
         .max_retry_wait(20);
     let client = client.build().expect("valid addresses");

@@ -29,7 +29,9 @@ impl Blocked {
         let words = words.to_owned();
         let (sender, replies) = mpsc::channel();
         thread::spawn(move || {
+            client.waits_at_most(None);
             let reply = client.run(&words);
+            client.waits_at_most(Some(give_up()));
             // The receiver may be gone.
             let _ = sender.send((reply, client));
         });

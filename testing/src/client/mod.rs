@@ -7,8 +7,11 @@ mod listener;
 mod wire;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use redis::{Connection, ConnectionLike, Value};
+
+use crate::wait::give_up;
 
 pub use blocked::Blocked;
 pub use listener::{Listener, Message, WAKE_UPS};
@@ -28,14 +31,21 @@ impl Client {
         let suffix = if resp == 3 { "?protocol=resp3" } else { "" };
         let url = format!("redis://127.0.0.1:{port}/{suffix}");
         let client = redis::Client::open(url).expect("a valid address");
-        let mut connection = client.get_connection().expect("a connection");
-        let id = redis::cmd("CLIENT").arg("ID").query(&mut connection);
-        let id = id.expect("an id");
-        Self {
-            connection,
-            id,
+        let connection = client.get_connection_with_timeout(give_up());
+        let mut client = Self {
+            connection: connection.expect("a connection"),
+            id: 0,
             port,
-        }
+        };
+        // A command that is not answered fails its test.
+        client.waits_at_most(Some(give_up()));
+        client.id = client.int("CLIENT ID");
+        client
+    }
+
+    pub(crate) fn waits_at_most(&self, limit: Option<Duration>) {
+        // One that is closed shows it at the next command.
+        let _ = self.connection.set_read_timeout(limit);
     }
 
     /// Sends a command; the reply or the error's text.

@@ -67,6 +67,14 @@ impl Wire {
         token.unwrap_or_else(|| panic!("no token: {line}"))
     }
 
+    /// The lines before one that contains something. They must come.
+    #[track_caller]
+    pub fn until(&mut self, end: &str) -> Vec<String> {
+        let next = || self.line_if_open().unwrap_or_else(|| panic!("no {end}"));
+        let lines = std::iter::repeat_with(next);
+        lines.take_while(|line| !line.contains(end)).collect()
+    }
+
     /// The next line from the server, which can be an empty string; `None` when the connection is closed.
     pub fn line_if_open(&mut self) -> Option<String> {
         let mut line = String::new();

@@ -7,14 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use crate::clock::MovableClock;
 use crate::redisson::releases;
 use crate::server::Server;
+use crate::wait::give_up;
 
-/// Longest a test waits for an answer. Only ever reached on failure.
-const GIVE_UP: Duration = Duration::from_mins(3);
 /// Packages of the JDK that old releases reach into.
 const OPENED: [&str; 8] = [
     "lang",
@@ -159,7 +157,7 @@ impl Answer {
     /// The answer: `true`, `false`, `done`, `failed ...`, or `gone` when the client was killed.
     #[track_caller]
     pub fn get(self) -> String {
-        match self.receiver.recv_timeout(GIVE_UP) {
+        match self.receiver.recv_timeout(give_up()) {
             Ok(answer) => answer,
             Err(mpsc::RecvTimeoutError::Disconnected) => "gone".to_owned(),
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("no answer to {}", self.operation),
@@ -213,7 +211,7 @@ impl Starting {
     /// Waits until it is connected.
     #[track_caller]
     pub fn ready(self) -> Driver {
-        let ready = self.ready.recv_timeout(GIVE_UP);
+        let ready = self.ready.recv_timeout(give_up());
         assert!(ready.is_ok(), "the client does not start");
         self.driver
     }

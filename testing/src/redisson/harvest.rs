@@ -60,7 +60,8 @@ pub fn script(role: &str) -> &'static Script {
 /// All scripts of a release's fair lock.
 pub fn harvest(release: &str) -> Vec<Script> {
     let server = Server::without_module(&[]);
-    let settings = ["lockWatchdogTimeout=600", "useScriptCache=false"];
+    // A lease that ended because its client got no processor for two thirds of it would leave no wait to give up.
+    let settings = ["lockWatchdogTimeout=6000", "useScriptCache=false"];
     let [driver] = Driver::several([release], &server, &settings);
     let monitor = Monitor::start(&server);
     let mut scripts: Vec<Script> = Vec::new();

@@ -47,6 +47,9 @@ pub fn free_port() -> u16 {
     free.local_addr().expect("its address").port()
 }
 
+/// An option that is a port for the server alone, another one at each try; the server says which.
+pub const FREE_PORT: &str = "<a free port>";
+
 /// How a server is started.
 #[derive(Clone, Debug)]
 pub struct Launch {
@@ -109,6 +112,10 @@ impl Launch {
             .first()
             .is_some_and(|first| !first.starts_with('-'));
         let (file, options) = self.options.split_at(usize::from(has_file));
+        let options = options.iter().map(|option| match option.as_str() {
+            FREE_PORT => free_port().to_string(),
+            other => other.to_owned(),
+        });
         let process = command
             .args(file)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])

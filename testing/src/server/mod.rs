@@ -20,7 +20,7 @@ use crate::client::{Blocked, Client};
 use crate::clock::MovableClock;
 use crate::wait::{give_up, wait_until};
 
-pub use launch::{Launch, free_port, module};
+pub use launch::{FREE_PORT, Launch, free_port, module};
 pub(crate) use launch::{foreign_module, wrapper};
 pub use process::send_signal;
 
@@ -114,7 +114,10 @@ impl Server {
             }
             let url = format!("redis://127.0.0.1:{}", self.port);
             let client = redis::Client::open(url).expect("a valid address");
-            if let Ok(mut connection) = client.get_connection() {
+            // Another program could have taken the port, and answer nothing.
+            let limit = Duration::from_secs(5);
+            if let Ok(mut connection) = client.get_connection_with_timeout(limit) {
+                let _ = connection.set_read_timeout(Some(limit));
                 let info = redis::cmd("INFO").query::<String>(&mut connection);
                 let info = info.unwrap_or_default();
                 // Another server could have taken the port.

@@ -13,13 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
 
 use fairlock_testing::paths::root;
-use fairlock_testing::{Server, show, wait_until};
+use fairlock_testing::{Server, give_up, show, wait_until};
 
-/// Longest that an answer may take. Only ever reached on failure.
-const GIVE_UP: Duration = Duration::from_secs(30);
 /// A number this great is a token.
 const LEAST_TOKEN: i64 = 1_000_000_000_000_000;
 /// A number this great may be a time, in milliseconds, and differ by as much as [`SLACK`].
@@ -63,7 +60,7 @@ impl Cli {
     }
 
     fn line(&self) -> String {
-        let line = self.output.recv_timeout(GIVE_UP);
+        let line = self.output.recv_timeout(give_up());
         line.unwrap_or_else(|_| "(no answer)".to_owned())
     }
 

@@ -183,11 +183,6 @@ fn client_unblock_during_a_hand_off_strands_no_waiter() {
     }
 }
 
-/// Reads up to this line.
-fn wait_for(wire: &mut Wire, line: &str) {
-    while wire.line_if_open().expect("an open connection") != line {}
-}
-
 /// Some servers (Valkey) do not block such a connection. It must not be told nil then, as if the time were up. Others
 /// block it.
 #[test]
@@ -202,7 +197,7 @@ fn a_connection_with_subscriptions_waits_or_is_told_why_it_cannot() {
     );
     for wait in ["", " WAIT 600000"] {
         wire.send("ECHO again");
-        wait_for(&mut wire, "again");
+        wire.until("again");
         wire.send(&format!("FAIRLOCK.ACQUIRE k b{wait}"));
         wait_until("the command has run", || {
             client.text(&list).contains(" cmd=fairlock.acquire ")

@@ -197,7 +197,7 @@ fn a_newcomer_that_blocks_behind_a_long_row_of_dead_waiters_gets_the_lock() {
     client.run_many((0..600).map(|n| format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE PATIENCE 1")));
     let all_asked = now(&mut client);
     wait_until("all are dead", || now(&mut client) > all_asked + 5);
-    let replies = client.run_many(["DEL k", "FAIRLOCK.ACQUIRE k x WAIT 10000"]);
+    let replies = client.run_many(["DEL k", "FAIRLOCK.ACQUIRE k x WAIT 60000"]);
     assert!(matches!(replies[1], Value::Int(1..)), "{replies:?}");
     assert_eq!(client.holders("k"), "[x, 1]");
     client.assert_reply("EXISTS redisson_lock_queue:{k}", "0");
@@ -227,21 +227,20 @@ fn of_leases_that_end_at_once_the_first_come_first_in_pieces() {
     let begun = now(&mut client);
     set_end(&mut client, begun + 600_000);
     let set = now(&mut client);
-    let end = set + 2000 + 3 * (set - begun);
+    let end = set + 4000 + 3 * (set - begun);
     set_end(&mut client, end);
     server.while_stopped(|| {
         let passed = || UNIX_EPOCH.elapsed().expect("a time").as_millis();
         wait_until("all are over", || passed() > end.unsigned_abs().into());
         other.send("INFO fairlock");
     });
-    let ended = (0..).find_map(|_| {
-        other
-            .line()
-            .strip_prefix("fairlock_lease_ends:")?
-            .parse()
-            .ok()
-    });
-    let ended: usize = ended.expect("a number");
+    let info = other.until("fairlock_locks_with");
+    let ended = info
+        .iter()
+        .find_map(|line| line.strip_prefix("fairlock_lease_ends:"));
+    let ended: usize = ended
+        .and_then(|ended| ended.parse().ok())
+        .expect("a number");
     assert!(ended < LOCKS, "the other client is served in between");
     let order = (0..LOCKS).map(|_| {
         let message: Vec<_> = (0..9).map(|_| woken.line()).collect();

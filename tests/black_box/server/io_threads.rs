@@ -1,10 +1,10 @@
 //! I/O threads: a server that reads and writes on several threads runs the module's code on its main thread only.
 
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
+use fairlock_testing::server::FREE_PORT;
 use fairlock_testing::{Server, Wire, wait_until};
 use tempfile::TempDir;
 
@@ -85,19 +85,19 @@ fn a_lock_is_handed_over_between_connections_with_tls() {
         .args(["-keyout", &key, "-out", &certificate])
         .output();
     assert!(made.expect("openssl is there").status.success());
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = free.local_addr().expect("its address").port().to_string();
-    drop(free);
     let options = ["--io-threads", "4", "--tls-auth-clients", "no"];
     let tls = [
         "--tls-port",
-        &port,
+        FREE_PORT,
         "--tls-cert-file",
         &certificate,
         "--tls-key-file",
         &key,
     ];
     let (server, mut holder) = Server::connected_with(&[&options[..], &tls].concat());
+    let port = holder.run("CONFIG GET tls-port");
+    let port = port.trim_matches(['[', ']']).rsplit(", ").next();
+    let port = port.expect("a port").to_owned();
     holder.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
     let pairs = "FAIRLOCK.ACQUIRE k *\nFAIRLOCK.RELEASE k *\n".repeat(50);
     let connect = || -> Child {
