@@ -3,7 +3,7 @@
 //! A server that gets no processor for two thirds of a lease cannot renew it: leases that are to be
 //! renewed are long enough for a busy machine.
 
-use fairlock_testing::{Client, Server, wait_until};
+use fairlock_testing::{Client, Server, follow, wait_until};
 
 use crate::scene::AOF;
 
@@ -351,9 +351,9 @@ fn its_holder_can_come_back_after_a_restart() {
 
 #[test]
 fn renewals_are_replicated() {
-    let server = Server::with(AOF);
-    let (_replica, mut client) = Server::connected();
-    client.run(&format!("REPLICAOF 127.0.0.1 {}", server.port));
+    let (server, replica) = (Server::start(), Server::start());
+    follow(&replica, &server);
+    let mut client = replica.connect();
     let mut holder = server.connect();
     holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
     wait_until("it is there", || client.run("EXISTS k") == "1");

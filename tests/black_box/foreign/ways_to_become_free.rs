@@ -171,7 +171,7 @@ fn a_lock_that_is_migrated_to_another_server_goes_to_the_head() {
     let target = Server::start();
     blocked_and_polling("MIGRATE", &[], |scene| {
         target.connect().run("DEL k");
-        scene.step(&format!("MIGRATE 127.0.0.1 {} k 0 5000", target.port));
+        scene.step(&format!("MIGRATE 127.0.0.1 {} k 0 60000", target.port));
         assert_eq!(target.connect().holders("k"), "[a, 1]");
     });
 }

@@ -22,7 +22,7 @@ fn a_pattern_for_the_lock_is_enough() {
     admin.assert_reply("FAIRLOCK.RELEASE a x", "0");
     let token = ann.int("FAIRLOCK.ACQUIRE a o");
     assert!(ann.run("FAIRLOCK.INFO a").contains(&token.to_string()));
-    ann.assert_reply("FAIRLOCK.RENEW a o LEASE 5000", "5000");
+    ann.assert_reply("FAIRLOCK.RENEW a o LEASE 500000", "500000");
     ann.assert_reply("FAIRLOCK.RELEASE a o", "0");
     ann.assert_reply("FAIRLOCK.CANCEL a o", "0");
     ann.assert_reply("FAIRLOCK.BREAK a", "0");
@@ -38,7 +38,8 @@ fn a_pattern_for_the_lock_is_enough() {
 
 #[test]
 fn a_refusal_tells_nothing_of_the_lock() {
-    let (server, mut admin) = Server::connected();
+    // No turn ends meanwhile.
+    let (server, mut admin) = Server::connected_with(&["--fairlock.turn", "600000"]);
     let mut ann = user(&server, "~a +@all");
     let mut ask = || {
         let mut replies = Vec::new();

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use fairlock_testing::{Blocked, Client, Server, Wire, wait_until};
 
-const TURN: &str = "2000";
+const TURN: &str = "3000";
 /// Longer than a turn.
-const STALL: Duration = Duration::from_secs(3);
+const STALL: Duration = Duration::from_secs(4);
 
 const RELEASE_AND_ASK: &str = "FAIRLOCK.RELEASE k a\nFAIRLOCK.ACQUIRE k p ENQUEUE";
 
@@ -43,7 +43,7 @@ fn a_woken_waiter_that_asks_while_the_server_sleeps_gets_the_lock() {
     let client = two_behind_a_holder(&server, 600_000);
     let mut wire = Wire::new(server.port);
     // Its wake-up leaves only after the sleep: it may ask again at any time.
-    wire.send("FAIRLOCK.RELEASE k a\nDEBUG SLEEP 3");
+    wire.send("FAIRLOCK.RELEASE k a\nDEBUG SLEEP 4");
     sleep(STALL / 10);
     let asked = ask(client, "p");
     assert!(asked.int() > 0);
@@ -54,7 +54,7 @@ fn a_turn_counts_from_when_the_wake_up_has_left() {
     let server = server();
     let mut client = two_behind_a_holder(&server, 600_000);
     let mut wire = Wire::new(server.port);
-    wire.send("FAIRLOCK.RELEASE k a\nDEBUG SLEEP 3");
+    wire.send("FAIRLOCK.RELEASE k a\nDEBUG SLEEP 4");
     // All replies and messages have been written when the first reply is here.
     assert_eq!(wire.line(), ":0");
     client.assert_reply("LINDEX redisson_lock_queue:{k} 0", "p");
@@ -78,7 +78,7 @@ fn a_woken_waiter_that_asks_while_writes_are_paused_gets_the_lock() {
     for mode in ["WRITE", "ALL"] {
         let server = server();
         let mut client = two_behind_a_holder(&server, 600_000);
-        client.at_once(&["FAIRLOCK.RELEASE k a", &format!("CLIENT PAUSE 3000 {mode}")]);
+        client.at_once(&["FAIRLOCK.RELEASE k a", &format!("CLIENT PAUSE 4000 {mode}")]);
         assert!(ask(client, "p").int() > 0, "{mode}");
     }
 }
@@ -86,7 +86,7 @@ fn a_woken_waiter_that_asks_while_writes_are_paused_gets_the_lock() {
 #[test]
 fn patience_does_not_run_out_while_the_server_stands_still() {
     let server = server();
-    let _client = two_behind_a_holder(&server, 2000);
+    let _client = two_behind_a_holder(&server, 3000);
     let mut wire = Wire::new(server.port);
     server.while_stopped(|| {
         sleep(STALL);
@@ -102,9 +102,9 @@ fn patience_does_not_run_out_while_the_server_stands_still() {
 fn patience_does_not_run_out_while_writes_are_paused() {
     for mode in ["WRITE", "ALL"] {
         let server = server();
-        let mut client = two_behind_a_holder(&server, 2000);
+        let mut client = two_behind_a_holder(&server, 3000);
         let mut wire = Wire::new(server.port);
-        client.run(&format!("CLIENT PAUSE 3000 {mode}"));
+        client.run(&format!("CLIENT PAUSE 4000 {mode}"));
         wire.send(RELEASE_AND_ASK);
         assert_eq!(wire.line(), ":0", "{mode}");
         assert!(wire.token() > 0, "{mode}");
@@ -125,7 +125,7 @@ fn a_waiter_of_which_only_the_score_is_known_outlives_a_stall() {
         .expect("a time")
         .parse()
         .expect("a number");
-    let score = (seconds + 2) * 1000;
+    let score = (seconds + 3) * 1000;
     client.run(&format!("ZADD redisson_lock_timeout:{{k}} {score} f"));
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     server.while_stopped(|| sleep(STALL));
@@ -151,7 +151,7 @@ fn a_release_that_came_in_time_serves_a_waiter_whose_time_ended_unheard() {
     let server = server();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 2000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 3000");
     let released = server.while_stopped(|| {
         let released = Blocked::send_on(client, "FAIRLOCK.RELEASE k a");
         sleep(STALL);
