@@ -25,13 +25,13 @@ const THREADS: usize = 8;
 /// How often each thread asks for the lock.
 const ROUNDS: usize = 25;
 /// Far longer than a woken client takes to come.
-const TURN: Duration = Duration::from_secs(5);
+const TURN: Duration = Duration::from_secs(20);
 /// Shorter than that: where Lua runs the scripts, there are no turns that a client could miss.
 const NO_TURN: Duration = Duration::from_millis(20);
 /// Clients count whole milliseconds, and may be early by this many.
 const ROUNDED: u64 = 2;
 /// So many more may be lost by chance. A module that costs places would lose dozens of 800.
-const CHANCE: usize = 4;
+const CHANCE: usize = 16;
 
 /// Two JVMs on a server.
 struct Fleet {

@@ -181,7 +181,7 @@ fn an_expiry_set_on_the_lock_costs_no_place() {
         let first = head(&mut client);
         // It is set on the queue and the deadlines as well; a multi-lock with a lease does it too.
         // The lock's own is longer again before it has passed.
-        assert_eq!(a.run("1", "expire k 3000"), "true");
+        assert_eq!(a.run("1", "expire k 6000"), "true");
         assert_eq!(a.run("1", "lock k 60000"), "true");
         wait_until("the expiry has passed", || {
             client.int("PTTL redisson_lock_queue:{k}") < 0
@@ -199,7 +199,7 @@ fn a_multi_lock_with_a_lease_takes_no_place_with_it() {
         let [a, b] = Driver::several([NEWEST; 2], &server, &[]);
         let mut client = server.connect();
         assert_eq!(a.run("holder", "lock k 60000"), "true");
-        let multi = queue(&mut client, &a, "multi", "multiLock k other 60000 4000");
+        let multi = queue(&mut client, &a, "multi", "multiLock k other 60000 8000");
         let _waiting = victim.join(&server, &b);
         assert_eq!(a.run("holder", "unlock k"), "done");
         // Once it has all of its locks, it sets its lease on all keys of each.

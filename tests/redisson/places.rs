@@ -88,7 +88,7 @@ fn a_dead_waiter_costs_no_more_than_its_own_patience() {
         let [living] = Driver::several([NEWEST], &server, &[]);
         let mut hand = Hand::of(&server);
         // Not over before all wait.
-        assert_eq!(hand.lock_for("jvm:1", PATIENCE, 4000), ACQUIRED);
+        assert_eq!(hand.lock_for("jvm:1", PATIENCE, 8000), ACQUIRED);
         assert_ne!(hand.lock("dead:1", 200), ACQUIRED);
         let waiter = queue(&mut hand.client, &living, "1", "lock k");
         wait_until("the lease is over", || {

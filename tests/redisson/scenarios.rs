@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fairlock_testing::redisson::{Answer, Driver, NEWEST, OLD, each_release};
-use fairlock_testing::{Client, Server, wait_until};
+use fairlock_testing::{Client, Server, give_up, wait_until};
 
 use crate::conformance::{nothing_is_left, queue, wait_for_queue, wait_for_renewal};
 use crate::interception::{INTERCEPTIONS, Interception};
@@ -18,10 +18,9 @@ use crate::topologies::commands;
 pub const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
 /// Leases are renewed as long as their clients live, and end soon after. A client renews after a
 /// third of it, if a busy machine lets it.
-pub const SETTINGS: &[&str] = &["lockWatchdogTimeout=3000"];
+pub const SETTINGS: &[&str] = &["lockWatchdogTimeout=6000"];
 /// How long we watch that nothing happens. It would not for minutes.
-const WATCHED: Duration = Duration::from_secs(6);
-const GIVE_UP: Duration = Duration::from_secs(30);
+const WATCHED: Duration = Duration::from_secs(9);
 
 /// The server that a scenario plays on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +70,7 @@ fn gets_the_lock(expected: bool, waiter: &Answer) -> bool {
 
 /// Whether something comes about; where it is not expected, only while we watch.
 pub fn comes_about(expected: bool, mut condition: impl FnMut() -> bool) -> bool {
-    let limit = if expected { GIVE_UP } else { WATCHED };
+    let limit = if expected { give_up() } else { WATCHED };
     let start = Instant::now();
     while start.elapsed() < limit {
         if condition() {
