@@ -13,9 +13,7 @@
 mod program;
 
 mod cluster;
-mod completions;
 mod exec;
-mod listen;
 mod loss;
 mod metrics;
 mod pages;

@@ -1,65 +1,29 @@
-//! `fairlock metrics`.
+//! `fairlock metrics`, and its `--listen`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
 
-use fairlock_testing::{Blocked, Server, follow, paths};
+use fairlock_testing::{Blocked, Server, paths, wait_until};
 
 use crate::program::Program;
 
 /// The digest of the script by which Redisson's watchdog renewed a lease up to release 3.43.0.
 const RENEW: &str = "8e19a1ddbdee9138df9f32a480c57addab4353d1";
 
-/// Samples, by their names with labels.
-pub type Samples = BTreeMap<String, f64>;
-
-/// Reads metrics. Each sample must be there once and described.
+/// Reads metrics: samples by their names, as `up{node=127.0.0.1:6379}`. Each must be there once.
 #[track_caller]
-pub fn read(text: &str) -> Samples {
-    assert!(text.ends_with('\n'), "cut off: {text}");
-    let mut samples = Samples::new();
+pub fn read(text: &str) -> BTreeMap<String, f64> {
+    let mut samples = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (sample, number) = line.rsplit_once(' ').expect("a value");
-        let name = sample.split('{').next().expect("a name");
-        let parts = ["_bucket", "_sum", "_count"];
-        let family = parts.iter().find_map(|part| name.strip_suffix(part));
-        let kind = match family {
-            Some(_) => "histogram",
-            None if name.ends_with("_total") => "counter",
-            None => "gauge",
-        };
-        let family = family.unwrap_or(name);
-        for described in [
-            format!("# HELP {family} "),
-            format!("# TYPE {family} {kind}\n"),
-        ] {
-            assert!(text.contains(&described), "no {described}");
-        }
+        let name = sample.strip_prefix("fairlock_").expect(sample);
         let number = number.parse().expect("a number");
-        let before = samples.insert(sample.to_owned(), number);
+        let before = samples.insert(name.replace('"', ""), number);
         assert!(before.is_none(), "{sample}");
     }
     samples
-}
-
-/// What the program prints of a server that answers.
-#[track_caller]
-fn samples(server: &Server) -> Samples {
-    read(&Program::ended(server.port, &["metrics"]).said())
-}
-
-/// The one value of a metric with these labels.
-#[track_caller]
-pub fn value(samples: &Samples, metric: &str, labels: &[(&str, &str)]) -> f64 {
-    let is_it = |sample: &str| {
-        let has = |(name, value): &(&str, &str)| sample.contains(&format!("{name}=\"{value}\""));
-        sample.starts_with(&format!("fairlock_{metric}{{")) && labels.iter().all(has)
-    };
-    let found = samples.iter().filter(|(sample, _)| is_it(sample));
-    let found: Vec<f64> = found.map(|(_, number)| *number).collect();
-    let [number] = found.as_slice() else {
-        panic!("{metric} {labels:?}: {found:?} of {samples:?}");
-    };
-    *number
 }
 
 /// A server where something has happened; one client waits, one has a session.
@@ -80,52 +44,39 @@ fn busy() -> (Server, Blocked) {
     (server, waiter)
 }
 
-/// Of each kind one: how many of the field's units are one of the metric's, the field, the metric, its labels.
+/// Of each kind one: how many of the field's units are one of the metric's, the field, and the metric.
 const KINDS: &str = "\
-    1    releases                     releases_total
-    1    blocked_clients              blocked_clients
-    1    acquisitions_handed_off      acquisitions_total       way=handed_off
-    1    scripts_lua_renew            scripts_total            how=lua kind=renew
-    1e6  wait_time_max_usec           wait_percentile_seconds  percentile=100
-    1e6  hold_time_p99_usec           hold_percentile_seconds  percentile=99
-    1    wait_time_usec_le_600000000  wait_seconds_bucket      le=600
-    1    wait_time_usec_count         wait_seconds_bucket      le=+Inf
-    1    wait_time_usec_count         wait_seconds_count
-    1e6  hold_time_usec_sum           hold_seconds_sum";
+    1    releases                     releases_total{NODE}
+    1    blocked_clients              blocked_clients{NODE}
+    1    acquisitions_handed_off      acquisitions_total{way=handed_off,NODE}
+    1    scripts_lua_renew            scripts_total{how=lua,kind=renew,NODE}
+    1e6  wait_time_max_usec           wait_percentile_seconds{percentile=100,NODE}
+    1e6  hold_time_p99_usec           hold_percentile_seconds{percentile=99,NODE}
+    1    wait_time_usec_le_600000000  wait_seconds_bucket{NODE,le=600}
+    1    wait_time_usec_count         wait_seconds_bucket{NODE,le=+Inf}
+    1    wait_time_usec_count         wait_seconds_count{NODE}
+    1e6  hold_time_usec_sum           hold_seconds_sum{NODE}";
 
 #[test]
 fn every_field_of_info_is_a_metric_with_its_value() {
     let (server, _waiter) = busy();
-    let samples = samples(&server);
+    let samples = read(&Program::ended(server.port, &["metrics"]).said());
     // Its title and the commit are none; whether it answers, is a replica, and all of each histogram come to it.
     let lines = server.connect().text("INFO fairlock").lines().count();
     assert_eq!(samples.len(), lines - 2 + 4, "{samples:?}");
+    let node = format!("node=127.0.0.1:{}", server.port);
+    assert!(samples.keys().all(|sample| sample.contains(&node)));
     for kind in KINDS.lines() {
         let words: Vec<&str> = kind.split_whitespace().collect();
-        let [unit, field, metric, labels @ ..] = &words[..] else {
+        let [unit, field, metric] = words[..] else {
             panic!("{kind}");
         };
-        let unit: f64 = unit.parse().expect("a number");
         let number = server.info("fairlock", &format!("fairlock_{field}"));
-        let number: f64 = number.parse().expect("a number");
-        let labels = labels.iter().filter_map(|label| label.split_once('='));
-        let value = value(&samples, metric, &labels.collect::<Vec<_>>());
+        let [unit, number] = [unit, &number].map(|text| text.parse::<f64>().expect("a number"));
+        let value = samples[&metric.replace("NODE", &node)];
         // A 0 would prove nothing.
         let is_it = number > 0.0 && (value * unit - number).abs() < 1e-3;
         assert!(is_it, "{kind}: {number}, {value}");
-    }
-}
-
-#[test]
-fn each_sample_says_of_which_server_it_is_and_a_replica_is_shown_as_such() {
-    let (master, replica) = (Server::start(), Server::start());
-    follow(&replica, &master);
-    for (server, is_replica) in [(&master, 0.0), (&replica, 1.0)] {
-        let label = format!("node=\"127.0.0.1:{}\"", server.port);
-        let samples = samples(server);
-        assert!(samples.keys().all(|sample| sample.contains(&label)));
-        assert_eq!(value(&samples, "up", &[]), 1.0);
-        assert_eq!(value(&samples, "replica", &[]), is_replica);
     }
 }
 
@@ -137,22 +88,94 @@ fn names(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn the_examples_ask_for_what_is_there() {
-    let (server, ..) = busy();
+    let server = Server::start();
     let printed = Program::ended(server.port, &["metrics"]).said();
-    let there = read(&printed);
-    let there = there.keys().filter_map(|sample| sample.split('{').next());
-    let there: BTreeSet<_> = there.collect();
+    let there = printed.lines().filter(|line| !line.starts_with('#'));
+    let there = there.filter_map(|line| line.split('{').next()).collect();
     let folder = paths::root().join("examples/metrics");
     let text = |name: &str| std::fs::read_to_string(folder.join(name)).expect("an example");
     let (dashboard, alerts) = (text("grafana-dashboard.json"), text("fairlock-alerts.yml"));
     serde_json::from_str::<serde_json::Value>(&dashboard).expect("JSON");
     assert_eq!(names(&dashboard), there);
     assert!(names(&alerts).is_subset(&there), "{alerts}");
-    let matchers = alerts
-        .split('{')
-        .skip(1)
-        .filter_map(|rest| rest.split('}').next());
-    for matcher in matchers.filter(|matcher| matcher.contains('"')) {
-        assert!(printed.contains(&matcher.replace("!=", "=")), "{matcher}");
-    }
+    // What an alert leaves out; a name that is not there would leave out nothing.
+    assert!(printed.contains("way=\"reentrant\""));
+}
+
+/// The program, listening on all addresses of the machine at a port that the system chose.
+fn listening(server: &Server) -> (Program, u16) {
+    let program = Program::start(server.port, &["metrics", "--listen", ":0"]);
+    program.wait_for_error("/metrics");
+    let said = program.printed("errors");
+    let at = said.trim().trim_end_matches("/metrics");
+    let port = at.rsplit(':').next().and_then(|port| port.parse().ok());
+    (program, port.unwrap_or_else(|| panic!("no port: {said}")))
+}
+
+fn connect(port: u16) -> TcpStream {
+    TcpStream::connect(("127.0.0.1", port)).expect("it listens")
+}
+
+/// A connection carries one answer: its status and its body.
+fn get(port: u16, path: &str) -> (u16, String) {
+    let (mut stream, mut text) = (connect(port), String::new());
+    let longest = Some(Duration::from_mins(1));
+    stream.set_read_timeout(longest).expect("a time limit");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: me\r\n\r\n").expect("sent");
+    stream.read_to_string(&mut text).expect("an answer");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    (status.expect("a status"), body.to_owned())
+}
+
+#[test]
+fn prometheus_gets_the_figures_of_the_moment_whatever_other_clients_do() {
+    let server = Server::start();
+    let (_program, port) = listening(&server);
+    let _silent: Vec<_> = (0..80).map(|_| connect(port)).collect();
+    // Longer than any head; it may be hung up on before all is sent.
+    let _ = connect(port).write_all(&vec![0xff; 1 << 20]);
+    let name = format!(
+        "acquisitions_total{{way=immediate,node=127.0.0.1:{}}}",
+        server.port
+    );
+    let taken = || read(&get(port, "/metrics").1)[&name];
+    assert_eq!(taken(), 0.0);
+    server.connect().int("FAIRLOCK.ACQUIRE k me");
+    assert_eq!(taken(), 1.0);
+    assert_eq!(get(port, "/metric").0, 404);
+}
+
+#[test]
+fn a_server_that_goes_away_is_told_of_and_waited_for_until_sigterm() {
+    let (server, mut client) = Server::connected();
+    let (program, port) = listening(&server);
+    assert_eq!(get(port, "/readyz").0, 200);
+    client.run("CONFIG SET requirepass secret");
+    client.run("CLIENT KILL TYPE normal SKIPME yes");
+    let gone = format!("fairlock_up{{node=\"127.0.0.1:{}\"}} 0\n", server.port);
+    wait_until("it is gone", || get(port, "/metrics").1.contains(&gone));
+    let (status, said) = get(port, "/readyz");
+    assert_eq!(status, 503, "{said}");
+    assert!(said.contains("wants a password"), "{said}");
+    // The program itself is well, and must not be restarted for that.
+    assert_eq!(get(port, "/healthz").0, 200);
+    let freed = client.raw(&[b"CONFIG", b"SET", b"requirepass", b""]);
+    freed.expect("no password any more");
+    wait_until("the server is back", || get(port, "/readyz").0 == 200);
+    // It answers first and tells the operator next.
+    program.wait_for_error("all servers answer again");
+    program.signal("TERM");
+    let ended = program.end();
+    ended.failed(0, "wants a password");
+    let told = ended.errors.matches("wants a password").count();
+    assert_eq!(told, 1, "{ended:?}");
+}
+
+#[test]
+fn an_address_that_is_taken_ends_it() {
+    let server = Server::start();
+    let address = format!("127.0.0.1:{}", server.port);
+    let ended = Program::ended(server.port, &["metrics", "--listen", &address]);
+    ended.failed(1, &format!("cannot listen on {address}: "));
 }

@@ -8,9 +8,6 @@ use std::process::{Child, Command, Stdio};
 use fairlock_testing::{Server, send_signal, wait_until};
 use tempfile::TempDir;
 
-/// Where the program is.
-pub const PATH: &str = env!("CARGO_BIN_EXE_fairlock");
-
 /// The program under way; killed when dropped. What it prints goes into files.
 pub struct Program {
     child: Child,
@@ -68,32 +65,30 @@ impl Program {
 
     /// Starts it for a server. It has no terminal, as from cron, wherever the tests run.
     pub fn start<S: AsRef<OsStr>>(port: u16, args: &[S]) -> Self {
-        let mut command = with_all_signals("setsid");
-        command.arg(PATH).args(args);
-        Self::run(command, port)
+        Self::run(port, &["setsid", env!("CARGO_BIN_EXE_fairlock")], args)
     }
 
     /// Starts a shell's script in which `$FAIRLOCK` is the program.
     pub fn in_shell(port: u16, script: &str) -> Self {
-        let mut command = with_all_signals("setsid");
-        command.args(["sh", "-c", script]);
-        Self::run(command, port)
+        Self::run(port, &["setsid", "sh", "-c"], &[script])
     }
 
     /// As [`Program::in_shell`], with a terminal.
     pub fn in_terminal(port: u16, script: &str) -> Self {
-        let mut command = with_all_signals("script");
-        command.args(["-qfec", script, "/dev/null"]);
-        command.env("TERM", "xterm-256color");
-        Self::run(command, port)
+        Self::run(port, &["script", "-qfec"], &[script, "/dev/null"])
     }
 
-    fn run(mut command: Command, port: u16) -> Self {
+    /// It ignores no signal, even if the tests run under nohup.
+    fn run<S: AsRef<OsStr>>(port: u16, program: &[&str], args: &[S]) -> Self {
         let dir = TempDir::new().expect("a directory");
         let file = |name| File::create(dir.path().join(name)).expect("a file");
-        let child = command
-            .env("FAIRLOCK", PATH)
+        let child = Command::new("env")
+            .arg("--default-signal")
+            .args(program)
+            .args(args)
+            .env("FAIRLOCK", env!("CARGO_BIN_EXE_fairlock"))
             .env("FAIRLOCK_URL", format!("redis://127.0.0.1:{port}"))
+            .env("TERM", "xterm-256color")
             .stdin(Stdio::piped())
             .stdout(file("out"))
             .stderr(file("errors"))
@@ -122,8 +117,8 @@ impl Program {
         let status = self.child.wait().expect("its status");
         Ended {
             code: status.code().unwrap_or(-1),
-            out: self.out(),
-            errors: self.errors(),
+            out: self.printed("out"),
+            errors: self.printed("errors"),
         }
     }
 
@@ -139,46 +134,32 @@ impl Program {
         self.child.try_wait().expect("its state").is_some()
     }
 
-    fn read(&self, name: &str) -> String {
-        let bytes = fs::read(self.dir.path().join(name)).expect("what it printed");
+    /// What it has printed so far, as `out` or as `errors`.
+    pub fn printed(&self, to: &str) -> String {
+        let bytes = fs::read(self.dir.path().join(to)).expect("what it printed");
         String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    /// What it has printed so far.
-    pub fn out(&self) -> String {
-        self.read("out")
-    }
-
-    /// What it has printed as errors so far.
-    pub fn errors(&self) -> String {
-        self.read("errors")
     }
 
     /// Waits until it has printed a text.
     #[track_caller]
     pub fn wait_for(&self, text: &str) {
-        wait_until(text, || self.out().contains(text));
+        wait_until(text, || self.printed("out").contains(text));
     }
 
     /// Waits until it has printed a text as an error.
     #[track_caller]
     pub fn wait_for_error(&self, text: &str) {
-        wait_until(text, || self.errors().contains(text));
+        wait_until(text, || self.printed("errors").contains(text));
     }
 
-    /// The process numbers that its command has printed, each on a line.
+    /// The process numbers that its command prints first, each on a line.
     #[track_caller]
     pub fn pids<const N: usize>(&self) -> [u32; N] {
-        let mut pids = Vec::new();
-        wait_until("the command has printed its process number", || {
-            let out = self.out();
-            let lines = out
-                .split_inclusive('\n')
-                .filter(|line| line.ends_with('\n'));
-            pids = lines.filter_map(|line| line.trim().parse().ok()).collect();
-            pids.len() == N
-        });
-        pids.try_into().expect("as many")
+        let lines = || self.printed("out").matches('\n').count();
+        wait_until("it has printed them", || lines() >= N);
+        let out = self.printed("out");
+        let pids = out.lines().map_while(|line| line.trim().parse().ok());
+        pids.collect::<Vec<u32>>().try_into().expect("numbers")
     }
 
     /// Types.
@@ -199,49 +180,14 @@ impl Drop for Program {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("printed:\n{}\nerrors:\n{}", self.out(), self.errors());
+            let [out, errors] = ["out", "errors"].map(|to| self.printed(to));
+            eprintln!("printed:\n{out}\nerrors:\n{errors}");
         }
     }
 }
 
-/// A program that ignores no signal, even if the tests run under nohup.
-fn with_all_signals(program: &str) -> Command {
-    let mut command = Command::new("env");
-    command.args(["--default-signal", program]);
-    command
-}
-
 /// Whether a process is there and has not ended.
 pub fn is_alive(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name is in brackets and can have anything in it.
-    let state = status
-        .rsplit(") ")
-        .next()
-        .and_then(|rest| rest.chars().next());
-    state.is_some_and(|state| state != 'Z')
-}
-
-/// Kills the connection that CLIENT LIST shows with a mark; its id.
-#[track_caller]
-pub fn kill_connection(server: &Server, mark: &str) -> i64 {
-    let id = connection(server, mark);
-    assert_eq!(server.connect().run(&format!("CLIENT KILL ID {id}")), "1");
-    id
-}
-
-/// The id of the connection that CLIENT LIST shows with a mark: what it did last, or that it waits.
-#[track_caller]
-pub fn connection(server: &Server, mark: &str) -> i64 {
-    let mut client = server.connect();
-    let mut id = None;
-    wait_until("the program's connection is there", || {
-        let list = client.text("CLIENT LIST");
-        // The client shows what it gets with its ends of lines escaped.
-        let line = list.split("\\n").find(|line| line.contains(mark));
-        let found = line.and_then(|line| line.split(' ').find_map(|word| word.strip_prefix("id=")));
-        id = found.and_then(|id| id.parse().ok());
-        id.is_some()
-    });
-    id.expect("an id")
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }

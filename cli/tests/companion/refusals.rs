@@ -75,11 +75,16 @@ fn the_server_is_a_replica() {
     for args in [ALL[0], ALL[5]] {
         Program::ended(replica.port, args).failed(69, "is a replica");
     }
+    let metric = format!(
+        "fairlock_replica{{node=\"127.0.0.1:{}\"}} 1\n",
+        replica.port
+    );
     // It shows what is held.
     for (args, text) in [
         (&["top", "--once", "--interval", "10ms"][..], "is a replica"),
         (&["locks"], "k holder=ann held=? "),
         (&["info", "k"], "holder   ann "),
+        (&["metrics"], &metric),
     ] {
         let out = Program::ended(replica.port, args).said();
         assert!(out.contains(text), "{out}");
@@ -108,23 +113,5 @@ fn the_command_line_cannot_be_understood() {
         assert_eq!(ended.code, 64, "{args:?}: {ended:?}");
         let is_said = !ended.errors.is_empty() && !ended.errors.contains("secret");
         assert!(is_said, "{args:?}: {ended:?}");
-    }
-}
-
-#[test]
-fn the_usage_does_not_ask_for_a_url_that_the_environment_gives() {
-    let ended = Program::ended(1, &["exec", "k"]);
-    let usage = "Usage: fairlock exec <KEY> -- <COMMAND>...";
-    assert!(ended.errors.contains(usage), "{ended:?}");
-}
-
-#[test]
-fn the_help_has_the_exit_codes() {
-    for args in [&["--help"][..], &["exec", "--help"]] {
-        let ended = Program::ended(1, args);
-        assert_eq!(ended.code, 0);
-        for code in ["1", "64", "69", "75", "76", "126", "127"] {
-            assert!(ended.out.contains(&format!("\n  {code} ")), "{}", ended.out);
-        }
     }
 }

@@ -1,8 +1,7 @@
 //! What `fairlock exec` bears while it waits, and what it says.
 
 use std::io;
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use fairlock_testing::{Blocked, Server, wait_until};
@@ -54,23 +53,20 @@ fn a_server_with_all_the_clients_it_takes_is_asked_again() {
     assert_eq!(program.end().code, 3);
 }
 
-/// A proxy for a server: its port, and its connections to the server, of whose end it does not tell the clients.
-fn proxy(server: u16) -> (u16, Arc<Mutex<Vec<TcpStream>>>) {
+/// The port of a proxy for a server, which does not tell its clients when the server closes their connections.
+fn proxy(server: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
-    let all = Arc::new(Mutex::new(Vec::new()));
-    let to_server = Arc::clone(&all);
     thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let there = TcpStream::connect(("127.0.0.1", server)).expect("the server");
             let copy = |stream: &TcpStream| stream.try_clone().expect("a copy");
-            all.lock().expect("no panic").push(copy(&there));
             let (mut from_client, mut to_server) = (copy(&client), copy(&there));
             thread::spawn(move || io::copy(&mut from_client, &mut to_server));
             thread::spawn(move || io::copy(&mut &there, &mut &client));
         }
     });
-    (port, to_server)
+    port
 }
 
 #[test]
@@ -78,14 +74,9 @@ fn a_connection_that_is_dead_on_the_servers_side_only_is_noticed() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE k bob ENQUEUE PATIENCE 600000");
-    let (port, to_server) = proxy(server.port);
-    let program = Program::script(port, &[], "exit 3");
+    let program = Program::script(proxy(server.port), &[], "exit 3");
     wait_until("it waits", || server.blocked() == 1);
-    for connection in to_server.lock().expect("no panic").drain(..) {
-        // It may have ended.
-        let _ = connection.shutdown(Shutdown::Both);
-    }
-    wait_until("its place is lost", || server.blocked() == 0);
+    client.run("CLIENT KILL TYPE normal SKIPME yes");
     program.wait_for_error("is dead. Asking again");
     wait_until("it waits again", || server.blocked() == 1);
     client.run("FAIRLOCK.CANCEL k bob");

