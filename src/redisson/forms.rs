@@ -9,7 +9,7 @@ use crate::keyspace::{Names, names, write};
 use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock, Unlocked};
 use crate::lock::{Holds, Millis, Refusal, State, Step, Wall};
 use crate::server::{Access, Key, Kind, Reply};
-use crate::waiting::{self, WakeUp};
+use crate::waiting::{self, WAKE_UP};
 
 use super::call::{ScriptCall, refused};
 
@@ -104,15 +104,15 @@ pub struct Unlocking<'c> {
     holder: Option<(&'c [u8], Millis)>,
     client: Wall,
     latch: Option<OpenLatch<'c>>,
-    /// The command that wakes the head, and its message.
-    pub wake_up: WakeUp<'c>,
+    /// The command that wakes the head.
+    pub wake_by: &'static CStr,
 }
 
 impl<'c> Unlocking<'c> {
-    /// Reads a call on this lock. Another channel than the lock's own, or another latch, is left to the script: nobody
-    /// has checked whether the user may publish there, or write strings.
+    /// Reads a call on this lock. Another channel than the lock's own, another message or another latch is left to the
+    /// script: nobody has checked whether the user may publish that, or write strings.
     pub fn read(call: &ScriptCall<'c>, names: &Names, forced: bool) -> Option<Self> {
-        if call.key(3)? != names.channels() {
+        if call.key(3)? != names.channels() || call.argument(0)? != WAKE_UP {
             return None;
         }
         let (holder, client) = if forced {
@@ -129,10 +129,7 @@ impl<'c> Unlocking<'c> {
             holder,
             client: call.instant(client)?,
             latch,
-            wake_up: (
-                publish_command(call.arguments.get(client + 1))?,
-                call.argument(0)?,
-            ),
+            wake_by: publish_command(call.arguments.get(client + 1))?,
         })
     }
 }

@@ -1,9 +1,11 @@
 //! Runs a script natively: reads the call, and takes the step.
 
+use std::ffi::CStr;
+
 use crate::keyspace::{Names, OpenLock};
 use crate::lock::Step;
 use crate::server::{Args, Ctx, Reply};
-use crate::waiting::{self, Cause, WakeUp};
+use crate::waiting::{self, Cause};
 
 use super::call::ScriptCall;
 use super::forms::{self, Form, Unlocking};
@@ -34,8 +36,8 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
             if let Some(reply) = unlocking.kept_reply() {
                 return Some(Reply::Integer(reply));
             }
-            let wake_up = Some(unlocking.wake_up);
-            take(&call, script, &names, wake_up, move |step| {
+            let wake_by = Some(unlocking.wake_by);
+            take(&call, script, &names, wake_by, move |step| {
                 unlocking.decide(step)
             })
         }
@@ -61,18 +63,18 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
     }
 }
 
-/// Takes the step. Its wake-ups go out so, if not as configured.
+/// Takes the step. Its wake-ups go out by this command, if not as configured.
 fn take(
     call: &ScriptCall<'_>,
     script: &Script,
     names: &Names,
-    wake_up: Option<WakeUp<'_>>,
+    wake_by: Option<&'static CStr>,
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Option<Reply>,
 ) -> Option<Reply> {
     let owner = script.form.owner();
     let owner = owner.and_then(|index| call.arguments.string(index));
     waiting::require_own_queue(call.ctx, names.name()).ok()?;
-    let decided = waiting::step_on(call.ctx, names, Cause::Command(wake_up), |step| {
+    let decided = waiting::step_on(call.ctx, names, Cause::Command(wake_by), |step| {
         // Without its queue a lock is left to the script.
         step.state.require_queue()?;
         step.state.learn_name(owner);

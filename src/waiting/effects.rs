@@ -21,8 +21,8 @@ use super::state::{
     blocked, ensure_before_sleep, hand_off_lost, hand_offs, sessions, stats, table, token_known,
 };
 
-/// How a script wakes a waiter: PUBLISH or SPUBLISH, and the message.
-pub type WakeUp<'a> = (&'static CStr, &'a [u8]);
+/// The message that wakes a waiter: "it is your turn, ask again".
+pub const WAKE_UP: &[u8] = b"0";
 
 /// The lock on which a step was taken, and when.
 pub struct Scene<'a> {
@@ -32,8 +32,8 @@ pub struct Scene<'a> {
     pub db: i32,
     /// The time of the step.
     pub now: Now,
-    /// How waiters are woken, if not as configured.
-    pub wake_up: Option<WakeUp<'a>>,
+    /// The command by which waiters are woken, if not as configured.
+    pub wake_by: Option<&'static CStr>,
 }
 
 impl Scene<'_> {
@@ -149,11 +149,11 @@ pub fn not_received(outcome: Outcome) {
 
 /// Sends a waiter its wake-up, in the way that its client listens.
 fn wake(ctx: &Ctx, scene: &Scene<'_>, channel: &Str) {
-    if let Some((command, message)) = scene.wake_up {
-        ctx.publish(command, channel, &string(message));
+    let message = string(WAKE_UP);
+    if let Some(command) = scene.wake_by {
+        ctx.publish(command, channel, &message);
         return;
     }
-    let message = string(b"0");
     let (plain, sharded) = match config::pubsub() {
         Pubsub::auto => (!in_cluster(), in_cluster()),
         Pubsub::publish => (true, false),

@@ -85,7 +85,7 @@ use crate::server::{Ctx, in_cluster, is_replica};
 pub use clients::{block, next_ticket};
 pub use conditions::{Slice, now, permissions_change, rules, slot_is_named};
 pub use connections::Outcome;
-pub use effects::WakeUp;
+pub use effects::WAKE_UP;
 pub use foreign::has_queue;
 pub use record::{Grant, LockId};
 pub use step::{Cause, require_own_queue, require_rest, step, step_on};

@@ -4,6 +4,7 @@
 //! the rules decide, has their events carried out, and sets the timer for the next lock that is due. It is the
 //! same for each caller: a command, a timer, or a connection that closes.
 
+use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
@@ -15,7 +16,7 @@ use crate::server::{Ctx, announce, events, in_cluster, is_replica};
 
 use super::conditions;
 use super::connections::Outcome;
-use super::effects::{Scene, WakeUp, carry_out, give_outcome};
+use super::effects::{Scene, carry_out, give_outcome};
 use super::record::{LockId, Place};
 use super::state::{blocked, follow_iterations, hand_offs, table, touch, waiting};
 
@@ -80,10 +81,10 @@ pub fn step<T>(
 
 /// What a step is taken for.
 #[derive(Clone, Copy)]
-pub enum Cause<'a> {
-    /// A command, or a script, which says how waiters are woken if not as configured. The server has checked that its
-    /// key is here.
-    Command(Option<WakeUp<'a>>),
+pub enum Cause {
+    /// A command, or a script, which says by which command waiters are woken if not as configured. The server has
+    /// checked that its key is here.
+    Command(Option<&'static CStr>),
     /// Work that was noted: how others may have touched the queue.
     Work(QueueView),
 }
@@ -92,7 +93,7 @@ pub enum Cause<'a> {
 pub fn step_on<T>(
     ctx: &Ctx,
     names: &Names,
-    cause: Cause<'_>,
+    cause: Cause,
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let mut run = Run::prepare(ctx, names, cause)?;
@@ -112,7 +113,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn prepare(ctx: &'a Ctx, names: &'a Names, cause: Cause<'a>) -> Result<Self, Error> {
+    fn prepare(ctx: &'a Ctx, names: &'a Names, cause: Cause) -> Result<Self, Error> {
         require_rest()?;
         if is_replica() {
             return Err(Error::Replica);
@@ -130,8 +131,8 @@ impl<'a> Run<'a> {
             // It may have been there before the module.
             queue = queue.max(QueueView::Loaded);
         }
-        let wake_up = match cause {
-            Cause::Command(wake_up) => wake_up,
+        let wake_by = match cause {
+            Cause::Command(wake_by) => wake_by,
             Cause::Work(_) => None,
         };
         Ok(Self {
@@ -140,7 +141,7 @@ impl<'a> Run<'a> {
                 names,
                 db,
                 now: conditions::now(),
-                wake_up,
+                wake_by,
             },
             rules: conditions::rules(),
             queue,
@@ -227,7 +228,7 @@ impl<'a> Run<'a> {
 
 /// How a step sees the lock's queue: as others may have touched it. In a cluster, some of its keys may be elsewhere, or
 /// may have come since the last look at it.
-fn view(ctx: &Ctx, names: &Names, db: i32, cause: Cause<'_>) -> QueueView {
+fn view(ctx: &Ctx, names: &Names, db: i32, cause: Cause) -> QueueView {
     let queue = match cause {
         Cause::Command(_) => {
             caller_lives(ctx);

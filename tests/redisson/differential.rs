@@ -11,9 +11,7 @@ use std::time::Instant;
 
 use fairlock_testing::redisson::harvest::{Script, harvest};
 use fairlock_testing::redisson::releases;
-use fairlock_testing::{
-    Client, Dice, Listener, Message, Server, WAKE_UPS, follow, show, wait_until,
-};
+use fairlock_testing::{Client, Dice, Listener, Server, WAKE_UPS, follow, show, wait_until};
 use redis::Value;
 
 use crate::interception::Interception;
@@ -28,8 +26,16 @@ const CLOCK: f64 = 1000.0;
 /// Milliseconds within which a case is run once it was made, however busy the machine.
 const MINUTE: f64 = 60_000.0;
 
-/// No grace for waiters that are found: it is a turn from the start.
-const OPTIONS: [&str; 4] = ["--fairlock.turn", "1", "--enable-debug-command", "yes"];
+/// No grace for waiters that are found: it is a turn from the start. The module's own wake-ups are not heard by
+/// subscribers to [`WAKE_UPS`]: only those of scripts are compared.
+const OPTIONS: [&str; 6] = [
+    "--fairlock.turn",
+    "1",
+    "--fairlock.pubsub",
+    "spublish",
+    "--enable-debug-command",
+    "yes",
+];
 
 /// Two servers with the module: one leaves the scripts to Lua, one runs them natively.
 struct Sides {
@@ -99,7 +105,7 @@ impl Sides {
         let expected = run(lua, batch);
         let found = run(native, batch);
         let apart = CLOCK + start.elapsed().as_secs_f64() * 1000.0;
-        let [of_lua, of_native] = heard.map(|listener| of_scripts(&listener));
+        let [of_lua, of_native] = heard.map(|listener| listener.until_now());
         wait_until("the replica has what its master has", || {
             let digest = |server: &Server| server.connect().run("DEBUG DIGEST");
             digest(&self.native) == digest(&self.replica)
@@ -127,13 +133,6 @@ impl Sides {
         println!("{intercepted} of {cases} cases ran natively");
         assert!(intercepted > cases / 3, "{intercepted} of {cases}");
     }
-}
-
-/// The messages of scripts: all but the module's own, which say 0.
-fn of_scripts(listener: &Listener) -> Vec<Message> {
-    let mut messages = listener.until_now();
-    messages.retain(|(_, text)| text != "0");
-    messages
 }
 
 /// Runs cases; returns EXEC's reply to each.

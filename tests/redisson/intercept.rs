@@ -466,12 +466,13 @@ fn a_script_reaches_nothing_that_the_commands_of_the_lock_do_not() {
     };
     assert_eq!(with("lock", &[]), "(nil)");
     let refused = |reply: String| assert!(["ERR", "NOPERM"].contains(&&*reply), "{reply}");
-    // Another channel, another key as the latch, somebody's hash.
+    // Another channel, another key as the latch, another message, somebody's hash.
     admin.run("SET other 1");
     admin.run("HSET data a:1 x");
     admin.run("HSET more a:1 1 b 2");
     refused(with("unlock", &[(6, "news")]));
     refused(with("unlock", &[(7, "fresh")]));
+    refused(with("unlock", &[(8, "news")]));
     refused(with("renew", &[(3, "data")]));
     refused(with("renew", &[(3, "more")]));
     let of_data = [

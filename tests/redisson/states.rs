@@ -331,8 +331,7 @@ fn arguments(script: &Script, owner: &str, now: u64, dice: &mut Dice) -> Vec<Str
         .to_owned();
     let skew = dice.pick(&[0, 0, 0, 0, 3, -600_000, 600_000]);
     let time = now.saturating_add_signed(skew);
-    // Not the module's own message, so that a listener can tell them apart.
-    let message = "7".to_owned();
+    let message = "0".to_owned();
     let publish = dice
         .pick(&["PUBLISH", "PUBLISH", "SPUBLISH", "publish"])
         .to_owned();
