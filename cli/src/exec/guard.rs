@@ -96,7 +96,9 @@ impl<'a> Guard<'a> {
                 () = sleep_until(next_look) => (),
             }
             let asked = Instant::now();
-            let answer = timeout_at(self.safe_until, self.link.holders(self.request.key())).await;
+            // It may be late: this program was stopped, or got no processor. The server may have the lock all the same.
+            let until = self.safe_until.max(asked + self.look.min(self.margin / 2));
+            let answer = timeout_at(until, self.link.holders(self.request.key())).await;
             let why = match answer {
                 Ok(Ok(holders)) => {
                     match held(self.request, self.token, &holders) {

@@ -62,6 +62,22 @@ fn without_an_answer_the_command_ends_before_the_lease_can() {
     assert!(took < LEASE, "{took:?}");
 }
 
+/// As by Ctrl-Z. The server renews the lock for as long as there is the connection.
+#[test]
+fn a_program_that_was_stopped_for_longer_than_the_lease_asks_before_it_believes_in_a_loss() {
+    let (server, mut client) = Server::connected();
+    let mut program = Program::holding(server.port, &["--lease", "20s"]);
+    program.signal("STOP");
+    client.int("FAIRLOCK.ACQUIRE as-long me LEASE 20000");
+    wait_until("a lease is over", || client.int("EXISTS as-long") == 0);
+    let asked = || server.info("commandstats", "cmdstat_fairlock.holders");
+    let before = asked();
+    program.signal("CONT");
+    wait_until("it asks", || program.has_ended() || asked() != before);
+    assert!(!program.has_ended());
+    assert_eq!(program.terminate(), 143);
+}
+
 #[test]
 fn what_ignores_the_signal_is_killed_the_command_or_what_it_started() {
     let server = Server::start();
