@@ -1,17 +1,12 @@
 //! The masters of a cluster, asked at once.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use redis::Value;
 use tokio::time::timeout;
 
 use crate::lock::Lock;
 
-use super::{Link, Target, Trouble};
-
-/// How long one server may keep the others waiting.
-const LOOK: Duration = Duration::from_secs(2);
+use super::{Link, REPLY, Target, Trouble};
 
 /// A key can move again while its redirection is followed.
 const REDIRECTIONS: usize = 8;
@@ -67,7 +62,7 @@ impl Masters {
             return self.known.iter().map(gone).collect();
         }
         let answers = self.known.iter().map(async |master| {
-            let said = timeout(LOOK, async { question(master.connect().await?).await });
+            let said = timeout(REPLY, async { question(master.connect().await?).await });
             let silent = |_| Err(Trouble::silent(master));
             Answer {
                 address: master.address(),
