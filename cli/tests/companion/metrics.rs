@@ -5,12 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use fairlock_testing::{Blocked, Server, paths, wait_until};
+use fairlock_testing::{Server, paths, wait_until};
 
 use crate::program::Program;
-
-/// The digest of the script by which Redisson's watchdog renewed a lease up to release 3.43.0.
-const RENEW: &str = "8e19a1ddbdee9138df9f32a480c57addab4353d1";
 
 /// Reads metrics: samples by their names, as `up{node=127.0.0.1:6379}`. Each must be there once.
 #[track_caller]
@@ -26,30 +23,11 @@ pub fn read(text: &str) -> BTreeMap<String, f64> {
     samples
 }
 
-/// A server where something has happened; one client waits, one has a session.
-fn busy() -> (Server, Blocked) {
-    let (server, mut client) = Server::connected();
-    // `k` goes from `a` to `b`.
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
-    client.run("FAIRLOCK.RELEASE k a");
-    waiter.int();
-    client.run("CONFIG SET fairlock.intercept-eval yes");
-    // An argument that is not a whole number is left to Lua, and counted so.
-    for lease in ["30000", "x"] {
-        client.run(&format!("EVALSHA {RENEW} 1 k {lease} b"));
-    }
-    client.int("FAIRLOCK.ACQUIRE bound a SESSION");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k z");
-    (server, waiter)
-}
-
 /// Of each kind one: how many of the field's units are one of the metric's, the field, and the metric.
 const KINDS: &str = "\
     1    releases                     releases_total{NODE}
     1    blocked_clients              blocked_clients{NODE}
     1    acquisitions_handed_off      acquisitions_total{way=handed_off,NODE}
-    1    scripts_lua_renew            scripts_total{how=lua,kind=renew,NODE}
     1e6  wait_time_max_usec           wait_percentile_seconds{percentile=100,NODE}
     1e6  hold_time_p99_usec           hold_percentile_seconds{percentile=99,NODE}
     1    wait_time_usec_le_600000000  wait_seconds_bucket{NODE,le=600}
@@ -59,13 +37,21 @@ const KINDS: &str = "\
 
 #[test]
 fn every_field_of_info_is_a_metric_with_its_value() {
-    let (server, _waiter) = busy();
+    let (server, mut client) = Server::connected();
+    // `k` goes from `a` to `b`, and one more waits.
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
+    client.run("FAIRLOCK.RELEASE k a");
+    waiter.int();
+    let _waiter = server.block("FAIRLOCK.ACQUIRE k z");
     let samples = read(&Program::ended(server.port, &["metrics"]).said());
     // Its title and the commit are none; whether it answers, is a replica, and all of each histogram come to it.
-    let lines = server.connect().text("INFO fairlock").lines().count();
+    let lines = client.text("INFO fairlock").lines().count();
     assert_eq!(samples.len(), lines - 2 + 4, "{samples:?}");
     let node = format!("node=127.0.0.1:{}", server.port);
     assert!(samples.keys().all(|sample| sample.contains(&node)));
+    let scripts = format!("scripts_total{{how=lua,kind=renew,{node}}}");
+    assert_eq!(samples[&scripts], 0.0);
     for kind in KINDS.lines() {
         let words: Vec<&str> = kind.split_whitespace().collect();
         let [unit, field, metric] = words[..] else {
