@@ -1,7 +1,6 @@
 //! Reading arguments: what the client sent, the options of all commands, and the checks that they share.
 //!
-//! Nothing here needs a server: the fuzzer of the arguments (`tests/fuzz`) brings plain bytes and
-//! a caller of its own.
+//! Nothing here needs a server: tests bring plain bytes and a caller of their own.
 
 use std::borrow::Cow;
 

@@ -5,7 +5,7 @@
 //! with them, [`connection`] sends them and holds each reply to its command, [`round`] has
 //! several clients go on at a time and looks at what is left when all is said.
 //!
-//! Without a server, and with any bytes: [`arguments`] parses commands, [`recognition`] says which script a text is.
+//! Without a server, and with any bytes: [`recognition`] says which script a text is.
 //!
 //! `FUZZ_COMMANDS` says how many commands (`make fuzz`: ten million), `FUZZ_SEED` which ones: the
 //! seed that a failure tells begins with the round that failed.
@@ -19,7 +19,6 @@
     clippy::must_use_candidate
 )]
 
-mod arguments;
 mod connection;
 mod data;
 mod grammar;

@@ -30,48 +30,39 @@ fn arguments_that_are_missing_or_too_many_are_refused() {
     client.assert_reply("DBSIZE", "0");
 }
 
+/// Calls, and what the error names.
+const SYNTAX: &str = "
+    ACQUIRE k a SOON -> SHARED, LEASE, WAIT, NOWAIT, ENQUEUE, PATIENCE, SESSION or ONCE
+    ACQUIRE k a LEASE -> LEASE needs a value
+    ACQUIRE k a LEASE 5 LEASE 6 -> LEASE is given twice
+    ACQUIRE k a ONCE ONCE -> ONCE is given twice
+    BREAK k a -> unknown option, expected OWNER or FORCE
+    BREAK k FORCE force -> FORCE is given twice
+    ACQUIRE k a PATIENCE 5 patience 6 -> PATIENCE is given twice
+    ACQUIRE k a WAIT 5 NOWAIT -> only one of WAIT, NOWAIT and ENQUEUE
+    ACQUIRE k a NOWAIT ENQUEUE -> only one of WAIT, NOWAIT and ENQUEUE
+    ACQUIRE k a WAIT 5 WAIT 5 -> WAIT is given twice
+    ACQUIRE k a NOWAIT NOWAIT -> NOWAIT is given twice
+    ACQUIRE k a SHARED shared -> SHARED is given twice
+    ACQUIRE k a SHARED two -> unknown option, expected SHARED
+    BREAK k OWNER -> OWNER needs a value
+    RELEASE k a ALL ALL -> ALL is given twice
+    RELEASE k a TOKEN -> TOKEN needs a value
+    RELEASE k a NOW -> TOKEN or ALL
+    RENEW k a 5 -> LEASE
+    QUEUE k LIMIT 1 -> LIMIT needs a value
+    QUEUE k FIRST -> LIMIT
+    LOCKS ALL all -> ALL is given twice
+    LOCKS ALL AFTER -> AFTER needs a value
+    LOCKS k -> ALL, COUNT or AFTER
+    LOCKS COUNT -> COUNT needs a value
+    LOCKS COUNT 1 COUNT 1 -> COUNT is given twice";
+
 #[test]
 fn options_that_are_unknown_repeated_or_contradict_each_other_are_refused() {
     let (_server, mut client) = Server::connected();
-    for (words, named) in [
-        (
-            "ACQUIRE k a SOON",
-            "SHARED, LEASE, WAIT, NOWAIT, ENQUEUE, PATIENCE, SESSION or ONCE",
-        ),
-        ("ACQUIRE k a LEASE", "LEASE needs a value"),
-        ("ACQUIRE k a LEASE 5 LEASE 6", "LEASE is given twice"),
-        ("ACQUIRE k a ONCE ONCE", "ONCE is given twice"),
-        ("BREAK k a", "unknown option, expected OWNER or FORCE"),
-        ("BREAK k FORCE force", "FORCE is given twice"),
-        (
-            "ACQUIRE k a PATIENCE 5 patience 6",
-            "PATIENCE is given twice",
-        ),
-        (
-            "ACQUIRE k a WAIT 5 NOWAIT",
-            "only one of WAIT, NOWAIT and ENQUEUE",
-        ),
-        (
-            "ACQUIRE k a NOWAIT ENQUEUE",
-            "only one of WAIT, NOWAIT and ENQUEUE",
-        ),
-        ("ACQUIRE k a WAIT 5 WAIT 5", "WAIT is given twice"),
-        ("ACQUIRE k a NOWAIT NOWAIT", "NOWAIT is given twice"),
-        ("ACQUIRE k a SHARED shared", "SHARED is given twice"),
-        ("ACQUIRE k a SHARED two", "unknown option, expected SHARED"),
-        ("BREAK k OWNER", "OWNER needs a value"),
-        ("RELEASE k a ALL ALL", "ALL is given twice"),
-        ("RELEASE k a TOKEN", "TOKEN needs a value"),
-        ("RELEASE k a NOW", "TOKEN or ALL"),
-        ("RENEW k a 5", "LEASE"),
-        ("QUEUE k LIMIT 1", "LIMIT needs a value"),
-        ("QUEUE k FIRST", "LIMIT"),
-        ("LOCKS ALL all", "ALL is given twice"),
-        ("LOCKS ALL AFTER", "AFTER needs a value"),
-        ("LOCKS k", "ALL, COUNT or AFTER"),
-        ("LOCKS COUNT", "COUNT needs a value"),
-        ("LOCKS COUNT 1 COUNT 1", "COUNT is given twice"),
-    ] {
+    for case in SYNTAX.trim().lines() {
+        let (words, named) = case.trim().split_once(" -> ").expect("two parts");
         let error = client.run(&format!("FAIRLOCK.{words}"));
         assert!(
             error.starts_with("(error) ERR syntax error"),
@@ -113,6 +104,12 @@ fn numbers_out_of_range_are_refused_with_the_range() {
         assert_eq!(
             error,
             "(error) ERR TOKEN is not a whole number from 1 to 9223372036854775807"
+        );
+    }
+    for limit in ["0", "-1", "+1", ".5", "1000001"] {
+        client.assert_reply(
+            &format!("FAIRLOCK.ACQUIRE k a SHARED {limit}"),
+            "(error) ERR SHARED limit is not a whole number from 1 to 1000000",
         );
     }
     for limit in ["-1 5", "x 5", "0 -2", "0 x"] {
