@@ -5,163 +5,72 @@ use fairlock_testing::{Blocked, Client, Server, wait_until};
 
 use crate::scene::{DEADLINES, QUEUE, now};
 
-/// Commands, and the queue as the next command finds it. Only waiters named `w...` come for the lock.
-struct Harm {
-    name: &'static str,
-    steps: &'static [&'static str],
-    queue: &'static str,
-}
+const ALL: &str = "w1 w2 w3 w4 w5";
 
-const fn harm(name: &'static str, steps: &'static [&'static str], queue: &'static str) -> Harm {
-    Harm { name, steps, queue }
-}
+/// Commands, a case a line; behind an arrow the queue as the next command finds it, if not all are in their places. `Q`
+/// and `Z` stand for the names of queue and deadlines. Only waiters named `w...` come for the lock.
+const DELETED: &str = "
+    DEL Q
+    DEL Z
+    DEL Q Z
+    UNLINK Z; UNLINK Q
+    RENAME Q gone
+    RENAMENX Q gone
+    RENAME Q gone; RENAME gone Q
+    MOVE Q 1; MOVE Z 1
+    PEXPIREAT Q 1; PEXPIREAT Z 1
+    PEXPIRE Q 100
+    PEXPIRE Z 100
+    SORT none STORE Q
+    ZUNIONSTORE Z 1 none";
 
-const ALL: &str = "[w1, w2, w3, w4, w5]";
-
-/// `Q` and `Z` stand for the names of queue and deadlines.
-const DELETED: &[Harm] = &[
-    harm("the queue", &["DEL Q"], ALL),
-    harm("the deadlines", &["DEL Z"], ALL),
-    harm("both", &["DEL Q Z"], ALL),
-    harm("both, one after the other", &["UNLINK Z", "UNLINK Q"], ALL),
-    harm("the queue renamed away", &["RENAME Q gone"], ALL),
-    harm("the queue renamed and kept", &["RENAMENX Q gone"], ALL),
-    harm(
-        "the queue away and back",
-        &["RENAME Q gone", "RENAME gone Q"],
-        ALL,
-    ),
-    harm("both in another database", &["MOVE Q 1", "MOVE Z 1"], ALL),
-    harm(
-        "an expiry in the past",
-        &["PEXPIREAT Q 1", "PEXPIREAT Z 1"],
-        ALL,
-    ),
-    harm("an expiry of the queue", &["PEXPIRE Q 100"], ALL),
-    harm("an expiry of the deadlines", &["PEXPIRE Z 100"], ALL),
-    harm(
-        "an empty result stored over the queue",
-        &["SORT none STORE Q"],
-        ALL,
-    ),
-    harm(
-        "an empty result stored over the deadlines",
-        &["ZUNIONSTORE Z 1 none"],
-        ALL,
-    ),
-];
-
-const ENTRIES: &[Harm] = &[
-    harm("LPOP", &["LPOP Q"], ALL),
-    harm("LPOP of three", &["LPOP Q 3"], ALL),
-    harm("RPOP", &["RPOP Q"], ALL),
-    harm("LREM in the middle", &["LREM Q 0 w3"], ALL),
-    harm("LREM of two", &["LREM Q 0 w2", "LREM Q 0 w4"], ALL),
-    harm("LTRIM to the middle", &["LTRIM Q 2 2"], ALL),
-    harm("LTRIM to nothing", &["LTRIM Q 9 9"], ALL),
-    harm("LMPOP", &["LMPOP 1 Q RIGHT COUNT 4"], ALL),
-    harm("an entry twice", &["RPUSH Q w2 w1"], ALL),
-    harm(
-        "an entry twice, the first ahead",
-        &["LPUSH Q w3"],
-        "[w3, w1, w2, w4, w5]",
-    ),
-    harm(
-        "a stranger ahead",
-        &["LPUSH Q x"],
-        "[x, w1, w2, w3, w4, w5]",
-    ),
-    harm(
-        "a stranger behind",
-        &["RPUSH Q x"],
-        "[w1, w2, w3, w4, w5, x]",
-    ),
-    harm(
-        "a stranger between",
-        &["LINSERT Q BEFORE w3 x"],
-        "[w1, w2, x, w3, w4, w5]",
-    ),
-    harm(
-        "LSET of the head",
-        &["LSET Q 0 x"],
-        "[x, w1, w2, w3, w4, w5]",
-    ),
-    harm(
-        "LSET of the last",
-        &["LSET Q -1 x"],
-        "[w1, w2, w3, w4, w5, x]",
-    ),
-    harm(
-        "LSET in the middle",
-        &["LSET Q 2 x"],
-        "[w1, w2, x, w3, w4, w5]",
-    ),
-    harm("LSET to another waiter", &["LSET Q 2 w4"], ALL),
-    harm(
-        "a list of strangers copied over it",
-        &["RPUSH other x y", "COPY other Q REPLACE"],
-        "[w1, w2, w3, w4, w5, x, y]",
-    ),
-];
+const ENTRIES: &str = "
+    LPOP Q
+    LPOP Q 3
+    RPOP Q
+    LREM Q 0 w3
+    LREM Q 0 w2; LREM Q 0 w4
+    LTRIM Q 2 2
+    LTRIM Q 9 9
+    LMPOP 1 Q RIGHT COUNT 4
+    RPUSH Q w2 w1
+    LPUSH Q w3 -> w3 w1 w2 w4 w5
+    LPUSH Q x -> x w1 w2 w3 w4 w5
+    RPUSH Q x -> w1 w2 w3 w4 w5 x
+    LINSERT Q BEFORE w3 x -> w1 w2 x w3 w4 w5
+    LSET Q 0 x -> x w1 w2 w3 w4 w5
+    LSET Q -1 x -> w1 w2 w3 w4 w5 x
+    LSET Q 2 x -> w1 w2 x w3 w4 w5
+    LSET Q 2 w4
+    RPUSH other x y; COPY other Q REPLACE -> w1 w2 w3 w4 w5 x y";
 
 /// The order that others give the waiters stands, because the keys count.
-const REORDERED: &[Harm] = &[
-    harm(
-        "the last to the front",
-        &["LMOVE Q Q RIGHT LEFT"],
-        "[w5, w1, w2, w3, w4]",
-    ),
-    harm(
-        "SORT over itself",
-        &["SORT Q ALPHA DESC STORE Q"],
-        "[w5, w4, w3, w2, w1]",
-    ),
-    harm(
-        "two change places",
-        &["MULTI", "LSET Q 1 w4", "LSET Q 3 w2", "EXEC"],
-        "[w1, w4, w3, w2, w5]",
-    ),
-];
+const REORDERED: &str = "
+    LMOVE Q Q RIGHT LEFT -> w5 w1 w2 w3 w4
+    SORT Q ALPHA DESC STORE Q -> w5 w4 w3 w2 w1
+    MULTI; LSET Q 1 w4; LSET Q 3 w2; EXEC -> w1 w4 w3 w2 w5";
 
-const SCORES: &[Harm] = &[
-    harm("ZREM of the head", &["ZREM Z w1"], ALL),
-    harm("ZREM in the middle", &["ZREM Z w3"], ALL),
-    harm("ZREM of all", &["ZREM Z w1 w2 w3 w4 w5"], ALL),
-    harm("the oldest popped", &["ZPOPMIN Z 2"], ALL),
-    harm(
-        "another for one of them",
-        &["MULTI", "ZREM Z w3", "ZADD Z 1 x", "EXEC"],
-        ALL,
-    ),
-    harm("scores of 0", &["ZADD Z 0 w1 0 w2 0 w3 0 w4 0 w5"], ALL),
-    harm("far in the future", &["ZADD Z 1e300 w1 1e15 w3"], ALL),
-    harm("fractions", &["ZADD Z 0.5 w1 1.25 w2"], ALL),
-    harm("negative", &["ZADD Z -1e15 w1 -7.75 w4"], ALL),
-    harm("infinite", &["ZADD Z -inf w1 inf w2 -inf w3"], ALL),
-    harm("infinite at the head", &["ZADD Z inf w1"], ALL),
-    harm("a deadline alone, over", &["ZADD Z 5 x"], ALL),
-    harm(
-        "a deadline alone, ahead",
-        &["ZADD Z 9e15 x"],
-        "[w1, w2, w3, w4, w5, x]",
-    ),
-];
+const SCORES: &str = "
+    ZREM Z w1
+    ZREM Z w3
+    ZREM Z w1 w2 w3 w4 w5
+    ZPOPMIN Z 2
+    MULTI; ZREM Z w3; ZADD Z 1 x; EXEC
+    ZADD Z 0 w1 0 w2 0 w3 0 w4 0 w5
+    ZADD Z 1e300 w1 1e15 w3
+    ZADD Z 0.5 w1 1.25 w2
+    ZADD Z -1e15 w1 -7.75 w4
+    ZADD Z -inf w1 inf w2 -inf w3
+    ZADD Z inf w1
+    ZADD Z 5 x
+    ZADD Z 9e15 x -> w1 w2 w3 w4 w5 x";
 
-const TYPES: &[Harm] = &[
-    harm("the queue a string", &["SET Q x", "DEL Q"], ALL),
-    harm("the deadlines a string", &["SET Z x", "DEL Z"], ALL),
-    harm("a string that expires", &["SET Q x", "PEXPIREAT Q 1"], ALL),
-    harm(
-        "the lock in the queue's place",
-        &["COPY k Q REPLACE", "RENAME Q gone"],
-        ALL,
-    ),
-    harm(
-        "both exchanged",
-        &["RENAME Q x", "RENAME Z Q", "RENAME x Z", "DEL Q Z"],
-        ALL,
-    ),
-];
+const TYPES: &str = "
+    SET Q x; DEL Q
+    SET Z x; DEL Z
+    SET Q x; PEXPIREAT Q 1
+    COPY k Q REPLACE; RENAME Q gone
+    RENAME Q x; RENAME Z Q; RENAME x Z; DEL Q Z";
 
 /// `w0` holds `k`; `w1` to `w5` are blocked.
 struct Line {
@@ -263,13 +172,15 @@ fn names(list: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-fn is_repaired(harms: &[Harm]) {
-    for harm in harms {
-        println!("{}", harm.name);
+fn is_repaired(cases: &str) {
+    for case in cases.trim().lines() {
+        println!("{case}");
+        let (steps, queue) = case.split_once(" -> ").unwrap_or((case, ALL));
+        let queue = format!("[{}]", queue.replace(' ', ", "));
         let mut line = Line::new();
-        line.suffer(harm.steps);
-        line.is_whole(harm.queue);
-        line.serve(harm.queue);
+        line.suffer(&steps.trim().split("; ").collect::<Vec<_>>());
+        line.is_whole(&queue);
+        line.serve(&queue);
     }
 }
 

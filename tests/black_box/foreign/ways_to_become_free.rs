@@ -10,70 +10,37 @@ use fairlock_testing::{Blocked, Client, Listener, Server, wait_until};
 
 use crate::scene::{OPTIONS, Scene, now};
 
-/// Commands after the last of which `k`, held by `a`, is free. After each of those before, it is
-/// held, by whomever.
-struct Case {
-    name: &'static str,
-    steps: &'static [&'static str],
-}
+/// Commands, a case a line, after the last of which `k`, held by `a`, is free. After each of those before, it is held,
+/// by whomever.
+const DELETED: &str = "
+    DEL k
+    DEL x k y
+    UNLINK k
+    PEXPIREAT k 1
+    MULTI; DEL k; EXEC
+    EVAL redis.call('DEL',KEYS[1]) 1 k
+    EVAL redis.call('DEL','k')redis.call('HSET','k','x',1) 0; DEL k
+    MULTI; DEL k; HSET k x 1; EXEC; DEL k";
 
-const fn case(name: &'static str, steps: &'static [&'static str]) -> Case {
-    Case { name, steps }
-}
+const REPLACED: &str = "
+    SET k x; DEL k
+    SET k x; GETDEL k
+    SET k x; GETEX k PXAT 1
+    HSET other x 1; RENAME other k; DEL k
+    RPUSH other x; RENAME other k; LPOP k
+    HSET other x 1; COPY other k REPLACE; UNLINK k
+    SORT other STORE k
+    SINTERSTORE k other";
 
-const DELETED: &[Case] = &[
-    case("DEL", &["DEL k"]),
-    case("DEL among others", &["DEL x k y"]),
-    case("UNLINK", &["UNLINK k"]),
-    case("an expiry in the past", &["PEXPIREAT k 1"]),
-    case("DEL in MULTI", &["MULTI", "DEL k", "EXEC"]),
-    case("DEL in a script", &["EVAL redis.call('DEL',KEYS[1]) 1 k"]),
-    case(
-        "taken again where it was deleted, then deleted",
-        &[
-            "EVAL redis.call('DEL','k');redis.call('HSET','k','x',1) 0",
-            "DEL k",
-        ],
-    ),
-    case(
-        "the same in a transaction",
-        &["MULTI", "DEL k", "HSET k x 1", "EXEC", "DEL k"],
-    ),
-];
-
-const REPLACED: &[Case] = &[
-    case("SET over it, DEL", &["SET k x", "DEL k"]),
-    case("SET over it, GETDEL", &["SET k x", "GETDEL k"]),
-    case("SET over it, GETEX", &["SET k x", "GETEX k PXAT 1"]),
-    case(
-        "RENAME of a hash over it, DEL",
-        &["HSET other x 1", "RENAME other k", "DEL k"],
-    ),
-    case(
-        "RENAME of a list over it, LPOP of its only element",
-        &["RPUSH other x", "RENAME other k", "LPOP k"],
-    ),
-    case(
-        "COPY over it, UNLINK",
-        &["HSET other x 1", "COPY other k REPLACE", "UNLINK k"],
-    ),
-    case(
-        "the result of SORT over it, which is empty",
-        &["SORT other STORE k"],
-    ),
-    case("SINTERSTORE over it, empty", &["SINTERSTORE k other"]),
-];
-
-const AWAY: &[Case] = &[
-    case("RENAME away", &["RENAME k gone"]),
-    case("RENAMENX away", &["RENAMENX k gone"]),
-    case("MOVE to another database", &["MOVE k 1"]),
-    case("FLUSHDB", &["FLUSHDB"]),
-    case("FLUSHDB ASYNC", &["FLUSHDB ASYNC"]),
-    case("FLUSHALL", &["FLUSHALL"]),
-    case("FLUSHALL ASYNC", &["FLUSHALL ASYNC"]),
-    case("FLUSHALL from another database", &["SELECT 3", "FLUSHALL"]),
-];
+const AWAY: &str = "
+    RENAME k gone
+    RENAMENX k gone
+    MOVE k 1
+    FLUSHDB
+    FLUSHDB ASYNC
+    FLUSHALL
+    FLUSHALL ASYNC
+    SELECT 3; FLUSHALL";
 
 /// Takes `k` away from `a`, with the head of the queue blocked and with it polling. `go` leaves
 /// the lock free.
@@ -98,10 +65,10 @@ pub fn blocked_and_polling_soon(name: &str, options: &[&str], go: impl Fn(&mut S
     }
 }
 
-fn run_cases(cases: &[Case]) {
-    for case in cases {
-        blocked_and_polling(case.name, &[], |scene| {
-            for (index, step) in case.steps.iter().enumerate() {
+fn run_cases(cases: &str) {
+    for case in cases.trim().lines() {
+        blocked_and_polling(case, &[], |scene| {
+            for (index, step) in case.trim().split("; ").enumerate() {
                 if index > 0 {
                     scene.no_waiter_is_served();
                 }
