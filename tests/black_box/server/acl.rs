@@ -1,6 +1,6 @@
 //! Permissions, and the server's information on each command: users, key patterns, flags, keys, documentation.
 
-use fairlock_testing::commands::{COMMANDS, SCRIPTS, calls_of_a_lock, of_a_lock, on};
+use fairlock_testing::commands::{COMMANDS, SCRIPTS, of_a_lock, on};
 use fairlock_testing::{Client, Server, Wire, show};
 use redis::Value;
 
@@ -9,123 +9,6 @@ use super::security;
 /// A connection of a user with these permissions.
 fn user(server: &Server, permissions: &str) -> Client {
     security::user(server, "ann", permissions)
-}
-
-#[test]
-fn a_pattern_for_the_lock_is_enough() {
-    let (server, mut admin) = Server::connected();
-    let mut ann = user(&server, "~a +@all");
-    // The queue, the deadlines and the token are the lock's own affair.
-    admin.int("FAIRLOCK.ACQUIRE a x");
-    ann.assert_start("FAIRLOCK.ACQUIRE a o ENQUEUE", "[1, ");
-    ann.assert_start("FAIRLOCK.QUEUE a", "[[o, polling, ");
-    admin.assert_reply("FAIRLOCK.RELEASE a x", "0");
-    let token = ann.int("FAIRLOCK.ACQUIRE a o");
-    assert!(ann.run("FAIRLOCK.INFO a").contains(&token.to_string()));
-    ann.assert_reply("FAIRLOCK.RENEW a o LEASE 500000", "500000");
-    ann.assert_reply("FAIRLOCK.RELEASE a o", "0");
-    ann.assert_reply("FAIRLOCK.CANCEL a o", "0");
-    ann.assert_reply("FAIRLOCK.BREAK a", "0");
-    // By themselves they stay out of reach.
-    for command in [
-        "GET fairlock_token:{a}",
-        "DEL redisson_lock_queue:{a}",
-        "FAIRLOCK.ACQUIRE redisson_lock_queue:{a} o",
-    ] {
-        ann.assert_error(command, "NOPERM");
-    }
-}
-
-#[test]
-fn a_refusal_tells_nothing_of_the_lock() {
-    // No turn ends meanwhile.
-    let (server, mut admin) = Server::connected_with(&["--fairlock.turn", "600000"]);
-    let mut ann = user(&server, "~a +@all");
-    let mut ask = || {
-        let mut replies = Vec::new();
-        let scripts = SCRIPTS.map(str::to_owned);
-        for command in calls_of_a_lock().into_iter().chain(scripts) {
-            replies.push(ann.run(&on(&command, "b")));
-        }
-        // Bad arguments are not looked at before the key is.
-        for command in [
-            "ACQUIRE b o LEASE x",
-            "ACQUIRE b o SOON",
-            "RELEASE b o TOKEN 0",
-        ] {
-            replies.push(ann.run(&format!("FAIRLOCK.{command}")));
-        }
-        let long = "o".repeat(1000);
-        replies.push(ann.run(&format!("FAIRLOCK.ACQUIRE b {long}")));
-        replies
-    };
-    let refusals = ask();
-    for refusal in &refusals {
-        assert!(refusal.starts_with("(error) NOPERM "), "{refusal}");
-        assert_eq!(refusal, &refusals[0]);
-    }
-    for state in [
-        "FAIRLOCK.ACQUIRE b o",
-        "FAIRLOCK.ACQUIRE b p ENQUEUE",
-        "FAIRLOCK.BREAK b",
-        "DEL redisson_lock_queue:{b} redisson_lock_timeout:{b}",
-        "SET b value",
-        "SET redisson_lock_queue:{b} value",
-        "SET fairlock_token:{b} value",
-    ] {
-        admin.run(state);
-        let before = admin.run("DBSIZE");
-        assert_eq!(ask(), refusals, "{state}");
-        assert_eq!(admin.run("DBSIZE"), before, "{state}");
-    }
-}
-
-#[test]
-fn who_may_only_read_can_look_and_who_may_only_write_cannot_take() {
-    let (server, mut admin) = Server::connected();
-    admin.int("FAIRLOCK.ACQUIRE a o");
-    let mut reader = user(&server, "%R~a +@all");
-    for command in of_a_lock() {
-        for call in command.calls() {
-            let reply = reader.run(&on(&call, "a"));
-            let is_refused = reply.starts_with("(error) NOPERM ");
-            assert_eq!(is_refused, !command.only_reads(), "{call}: {reply}");
-        }
-    }
-    // All that change a lock also say what they found; BREAK alone asks nothing.
-    let mut writer = user(&server, "%W~a +@all");
-    for command in calls_of_a_lock() {
-        let reply = writer.run(&on(&command, "a"));
-        let deletes = command.starts_with("BREAK");
-        assert_eq!(
-            reply.starts_with("(error) NOPERM "),
-            !deletes,
-            "{command}: {reply}"
-        );
-    }
-    let mut both = user(&server, "%RW~a +@all");
-    assert!(both.int("FAIRLOCK.ACQUIRE a o") > 0);
-}
-
-#[test]
-fn permissions_go_by_command() {
-    let server = Server::start();
-    let mut ann = user(&server, "~* -@all +fairlock.acquire +fairlock.help");
-    assert!(ann.int("FAIRLOCK.ACQUIRE a o") > 0);
-    assert!(!ann.run("FAIRLOCK.HELP").contains("NOPERM"));
-    let calls = calls_of_a_lock().into_iter();
-    for command in calls.filter(|call| !call.starts_with("ACQUIRE")) {
-        let command = on(&command, "a");
-        let error = ann.run(&command);
-        assert!(
-            error.starts_with("(error) NOPERM ")
-                && error.contains(" has no permissions to run the 'fairlock."),
-            "{command}: {error}"
-        );
-    }
-    let mut ann = user(&server, "~* +@all -fairlock.break");
-    ann.assert_error("FAIRLOCK.BREAK a", "NOPERM");
-    ann.assert_reply("FAIRLOCK.RELEASE a o", "0");
 }
 
 #[test]

@@ -131,34 +131,6 @@ fn names_and_owners_reach_no_key_and_no_channel_of_other_locks() {
 }
 
 #[test]
-fn a_lock_that_is_named_like_the_queue_of_another_changes_nothing_of_it() {
-    let (server, mut admin) = Server::connected();
-    admin.int("FAIRLOCK.ACQUIRE a o LEASE 600000");
-    admin.run("FAIRLOCK.ACQUIRE a w ENQUEUE");
-    let blocked = server.block("FAIRLOCK.ACQUIRE a b");
-    let before = contents(&mut admin);
-    for key in ["redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"] {
-        // A user of the lock may not use its keys as locks.
-        let mut ann = user(&server, "ann", "~a +@all");
-        // A permission for the keys does not help: they have other types.
-        let mut bob = user(&server, "bob", "~redisson_lock_* +@all");
-        for command in &calls() {
-            let reply = ann.run(&on(command, key));
-            assert!(reply.starts_with(REFUSED), "{command} {key}: {reply}");
-            let reply = bob.run(&on(command, key));
-            assert!(
-                reply.starts_with("(error) WRONGTYPE "),
-                "{command} {key}: {reply}"
-            );
-        }
-    }
-    assert_eq!(contents(&mut admin), before);
-    admin.assert_reply("FAIRLOCK.CANCEL a w", "1");
-    admin.run("FAIRLOCK.RELEASE a o");
-    assert!(blocked.int() > 0);
-}
-
-#[test]
 fn what_one_user_writes_into_its_token_does_not_use_up_those_of_others() {
     let (server, mut admin) = Server::connected();
     let mut ann = user(&server, "ann", "~app ~fairlock_token:{app} +@all");
