@@ -76,23 +76,6 @@ fn leases_run_out_one_after_the_other() {
 }
 
 #[test]
-fn a_waiter_killed_in_the_same_transaction_is_skipped() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let first = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
-    let second = server.block("FAIRLOCK.ACQUIRE k c");
-    assert_eq!(
-        client.at_once(&[
-            &format!("CLIENT KILL ID {}", first.id),
-            "FAIRLOCK.RELEASE k a"
-        ]),
-        "[1, 0]"
-    );
-    assert!(second.int() > 0);
-    assert_eq!(client.holders("k"), "[c, 1]");
-}
-
-#[test]
 fn the_last_receiver_that_is_gone_frees_the_lock() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");

@@ -82,17 +82,6 @@ fn a_queue_that_is_found_is_that_of_k_unless_only_the_name_in_braces_is_held() {
 }
 
 #[test]
-fn nothing_outlives_the_lock() {
-    let (_server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    client.int("FAIRLOCK.RELEASE k a");
-    client.int("FAIRLOCK.ACQUIRE k b");
-    client.int("FAIRLOCK.RELEASE k b");
-    client.assert_reply("KEYS *", "[]");
-}
-
-#[test]
 fn a_refused_command_does_not_disturb_a_watch() {
     let server = Server::start();
     let (mut client, mut watcher) = (server.connect(), server.connect());

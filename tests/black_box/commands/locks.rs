@@ -67,35 +67,6 @@ fn it_says_what_info_says_and_for_how_long_the_lock_is_held() {
 }
 
 #[test]
-fn a_lock_taken_by_a_script_is_held_for_an_unknown_time() {
-    let (_server, mut client) = Server::connected();
-    client.run("HSET k a 1");
-    client.run("PEXPIRE k 60000");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    let list = client.run("FAIRLOCK.LOCKS");
-    assert!(list.contains("owner, a, "), "{list}");
-    assert!(list.contains("next, b, holders, 1, limit, 1, "), "{list}");
-    assert!(list.ends_with(", held, -1]]"), "{list}");
-}
-
-#[test]
-fn a_lock_is_listed_while_it_has_a_waiter_or_a_session() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    assert_eq!(names(&mut client, "FAIRLOCK.LOCKS"), ["k"]);
-    client.run("FAIRLOCK.CANCEL k b");
-    client.assert_reply("FAIRLOCK.LOCKS", "[]");
-    let mut bound = server.connect();
-    bound.int("FAIRLOCK.ACQUIRE s a SESSION");
-    assert_eq!(names(&mut client, "FAIRLOCK.LOCKS"), ["s"]);
-    drop(bound);
-    wait_until("the session is over", || {
-        client.run("FAIRLOCK.LOCKS") == "[]"
-    });
-}
-
-#[test]
 fn a_lock_of_which_a_key_holds_something_else_is_not_listed() {
     let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE good a SESSION");

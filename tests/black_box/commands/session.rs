@@ -67,26 +67,6 @@ fn it_is_freed_however_the_connection_ends() {
 }
 
 #[test]
-fn one_connection_can_have_many() {
-    let (server, mut client) = Server::connected();
-    let mut holder = server.connect();
-    for n in 0..2_000 {
-        holder.int(&format!("FAIRLOCK.ACQUIRE k{n} a SESSION LEASE 600000"));
-    }
-    assert_eq!(sessions(&server), "2000");
-    holder.int("FAIRLOCK.RELEASE k7 a");
-    assert_eq!(sessions(&server), "1999");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k1000 b LEASE 600000");
-    drop(holder);
-    waiter.int();
-    wait_until("all others are free", || {
-        // The lock of b is not.
-        client.int("DBSIZE") == 1
-    });
-    assert_eq!(sessions(&server), "0");
-}
-
-#[test]
 fn many_on_one_connection_are_all_renewed() {
     let (server, mut client) = Server::connected();
     let mut holder = server.connect();
@@ -124,47 +104,25 @@ fn a_lock_without_session_outlives_its_connection() {
     assert_eq!(client.holders("plain"), "[a, 1]");
 }
 
+/// By whoever ends that: then the session neither ends nor renews the next hold.
 #[test]
-fn a_release_ends_it() {
-    let (server, mut client) = Server::connected();
-    let mut holder = server.connect();
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
-    holder.assert_reply("FAIRLOCK.RELEASE k a", "1");
-    renewed(&mut client, "k", 1);
-    holder.assert_reply("FAIRLOCK.RELEASE k a", "0");
-    // The next one has a lease like any other.
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 200");
-    assert_eq!(sessions(&server), "0");
-    free(&mut client, "k");
-}
-
-#[test]
-fn any_connection_can_release_it() {
-    let (server, mut client) = Server::connected();
-    let mut holder = server.connect();
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
-    assert_eq!(sessions(&server), "0");
-    // The session that has ended does not end anything else.
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    drop(holder);
-    let mut last = server.connect();
-    last.int("FAIRLOCK.ACQUIRE other b SESSION");
-    drop(last);
-    free(&mut client, "other");
-    assert_eq!(client.holders("k"), "[a, 1]");
-}
-
-#[test]
-fn break_ends_it() {
-    let (server, mut client) = Server::connected();
-    let mut holder = server.connect();
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    client.assert_reply("FAIRLOCK.BREAK k", "1");
-    assert_eq!(sessions(&server), "0");
-    client.int("FAIRLOCK.ACQUIRE k b LEASE 200");
-    free(&mut client, "k");
+fn it_ends_with_its_hold() {
+    for way in ["FAIRLOCK.RELEASE k a", "FAIRLOCK.BREAK k"] {
+        let (server, mut client) = Server::connected();
+        let mut holder = server.connect();
+        holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+        client.int(way);
+        assert_eq!(sessions(&server), "0");
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        drop(holder);
+        let mut last = server.connect();
+        last.int("FAIRLOCK.ACQUIRE other b SESSION");
+        drop(last);
+        free(&mut client, "other");
+        assert_eq!(client.holders("k"), "[a, 1]");
+        client.run("PEXPIRE k 200");
+        free(&mut client, "k");
+    }
 }
 
 #[test]

@@ -20,23 +20,6 @@ fn block(server: &Server, wire: &mut Wire, command: &str) {
 }
 
 #[test]
-fn client_list_shows_a_blocked_waiter_as_such() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    let line = line_of(&mut client, waiter.id);
-    assert!(line.contains(" flags=b "), "{line}");
-    assert!(line.contains(" cmd=fairlock.acquire "), "{line}");
-    client.int("FAIRLOCK.RELEASE k a");
-    let id = waiter.id;
-    // Its connection is closed with the test's client, or shows that nothing blocks it.
-    waiter.int();
-    wait_until("it is not blocked", || {
-        !line_of(&mut client, id).contains(" flags=b ")
-    });
-}
-
-#[test]
 fn a_killed_waiter_has_left_before_the_next_command_however_it_was_killed() {
     let (server, mut client) = Server::connected_with(&["--hz", "1"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
@@ -63,26 +46,6 @@ fn a_killed_waiter_has_left_before_the_next_command_however_it_was_killed() {
         assert_eq!(wire.line(), "");
     }
     assert!(!behind.is_done());
-}
-
-#[test]
-fn killing_all_normal_clients_empties_the_queue() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiters: Vec<_> = (0..20)
-        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n}")))
-        .collect();
-    client.int("FAIRLOCK.ACQUIRE mine c SESSION LEASE 600000");
-    client.run("CLIENT KILL TYPE normal SKIPME yes");
-    client.assert_reply("FAIRLOCK.QUEUE k", "[]");
-    for waiter in waiters {
-        assert!(waiter.reply().starts_with("(error) not a reply"));
-    }
-    assert_eq!(client.holders("k"), "[a, 1]");
-    // The killer is not spared unless it asks for it, and its session ends with it.
-    client.run("CLIENT KILL TYPE normal SKIPME no");
-    let mut client = server.connect();
-    wait_until("the session has ended", || client.run("EXISTS mine") == "0");
 }
 
 #[test]
@@ -356,31 +319,6 @@ fn reset_keeps_the_connections_session_and_identity() {
 }
 
 #[test]
-fn each_database_has_its_own_queue_of_one_name() {
-    let server = Server::start();
-    let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
-    let mut waiters = Vec::new();
-    for (db, client) in clients.iter_mut().enumerate() {
-        client.run(&format!("SELECT {db}"));
-        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-        let mut waiting = server.connect();
-        waiting.run(&format!("SELECT {db}"));
-        waiters.push(Blocked::send_on(waiting, "FAIRLOCK.ACQUIRE k b"));
-    }
-    wait_until("all wait", || server.blocked() == 3);
-    for client in &mut clients {
-        client.assert_reply("FAIRLOCK.QUEUE k", "[[b, blocked, -1, 1]]");
-    }
-    clients[1].run("FLUSHDB");
-    assert!(waiters.remove(1).int() > 0);
-    assert!(waiters.iter().all(|waiter| !waiter.is_done()));
-    assert_eq!(clients[1].holders("k"), "[b, 1]");
-    clients[2].int("FAIRLOCK.RELEASE k a");
-    assert!(waiters.remove(1).int() > 0);
-    assert!(!waiters[0].is_done());
-}
-
-#[test]
 fn after_a_swap_waiters_ask_again_and_find_their_places() {
     let server = Server::start();
     let (mut zero, mut one) = (server.connect(), server.connect());
@@ -492,54 +430,4 @@ fn a_subscriber_that_does_not_read_is_closed_alone() {
     });
     let waiter = server.block("FAIRLOCK.ACQUIRE j b");
     assert!(waiter.int() > 0);
-}
-
-#[test]
-fn a_waiter_that_is_evicted_for_its_memory_leaves_the_queue_and_one_exempted_stays() {
-    let (server, mut client) = Server::connected_with(&["--maxmemory-clients", "20mb"]);
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let (mut exempt, mut greedy) = (Wire::new(server.port), Wire::new(server.port));
-    exempt.send("CLIENT NO-EVICT ON");
-    assert_eq!(exempt.line(), "+OK");
-    block(&server, &mut exempt, "FAIRLOCK.ACQUIRE k b");
-    block(&server, &mut greedy, "FAIRLOCK.ACQUIRE k c");
-    let behind = server.block("FAIRLOCK.ACQUIRE k d");
-    // What is sent behind the request is kept until it ends. The two share the limit, and the
-    // larger one that is not exempt goes.
-    let filler = format!("PING {}", "x".repeat(1000));
-    let filler = vec![filler.as_str(); 8_000].join("\n");
-    exempt.send(&filler);
-    for _ in 0..2 {
-        if line_of(&mut client, greedy.id).is_empty() {
-            break;
-        }
-        greedy.send(&filler);
-    }
-    wait_until("c is evicted", || client.run(QUEUE) == "[b, d]");
-    assert_eq!(client.holders("k"), "[a, 1]");
-    client.int("FAIRLOCK.RELEASE k a");
-    let reply = exempt.line();
-    assert!(reply.starts_with(':'), "{reply}");
-    client.int("FAIRLOCK.RELEASE k b");
-    assert!(behind.int() > 0);
-}
-
-#[test]
-fn a_waiter_that_tracks_the_lock_gets_its_token_and_the_invalidation() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let mut wire = Wire::new(server.port);
-    wire.send("HELLO 3\nCLIENT TRACKING ON BCAST PREFIX k");
-    wait_until("it tracks", || {
-        line_of(&mut client, wire.id).contains(" flags=tB ")
-    });
-    block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
-    client.int("FAIRLOCK.RELEASE k a");
-    let (mut token, mut invalidation) = (false, false);
-    while !(token && invalidation) {
-        // In the greeting newer servers have empty strings.
-        let line = wire.line_if_open().expect("a line");
-        token |= line.starts_with(':') && line.len() > 10;
-        invalidation |= line == "invalidate";
-    }
 }

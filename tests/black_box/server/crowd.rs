@@ -250,16 +250,3 @@ fn of_leases_that_end_at_once_the_first_come_first_in_pieces() {
     });
     assert!(order.is_sorted_by(|before, after| before >= after));
 }
-
-#[test]
-fn taking_fields_out_of_a_lock_with_many_waiters_walks_no_queue() {
-    let (_server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    for thousand in 0..100 {
-        client.run_many((0..1000).map(|n| format!("FAIRLOCK.ACQUIRE k p{thousand}:{n} ENQUEUE")));
-    }
-    for _ in 0..3000 {
-        client.assert_reply("HDEL k x", "0");
-    }
-    assert_eq!(client.int("LLEN redisson_lock_queue:{k}"), 100_000);
-}

@@ -313,27 +313,6 @@ fn an_evicted_lock_goes_to_its_head_and_all_places_are_kept() {
 }
 
 #[test]
-fn an_evicted_queue_is_restored_and_its_order_kept() {
-    let (server, mut client) = Server::connected_with(&["--maxmemory-policy", "allkeys-lru"]);
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let blocked = waiters(&server, &["b"]);
-    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
-    let behind = waiters(&server, &["c"]);
-    evict(&server);
-    // The lock went too, and to b.
-    for waiter in blocked {
-        assert!(waiter.int() > 0);
-    }
-    assert_eq!(client.run(QUEUE), "[p, c]");
-    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
-    assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
-    client.assert_reply("FAIRLOCK.RELEASE k p", "0");
-    for waiter in behind {
-        assert!(waiter.int() > 0);
-    }
-}
-
-#[test]
 fn an_evicted_session_is_no_session_any_more() {
     let (server, mut client) = Server::connected_with(&["--maxmemory-policy", "allkeys-lru"]);
     let mut session = server.connect();
@@ -347,56 +326,6 @@ fn an_evicted_session_is_no_session_any_more() {
             && server.info("clients", "connected_clients") == "2"
     });
     assert_eq!(client.holders("k"), "[b, 1]");
-}
-
-#[test]
-fn keys_that_are_freed_lazily_are_free_at_once() {
-    let (server, mut client) = Server::connected_with(&[
-        "--lazyfree-lazy-expire",
-        "yes",
-        "--lazyfree-lazy-eviction",
-        "yes",
-        "--lazyfree-lazy-server-del",
-        "yes",
-        "--lazyfree-lazy-user-del",
-        "yes",
-        "--lazyfree-lazy-user-flush",
-        "yes",
-        "--maxmemory-policy",
-        "volatile-ttl",
-    ]);
-    let mut last = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    client.run("HSET other x 1");
-    let names = ["b", "c", "d", "e", "f", "g", "h"];
-    let queue = waiters(&server, &names);
-    let ways = [
-        "UNLINK k",
-        "DEL k",
-        "FLUSHALL ASYNC",
-        "FLUSHDB",
-        "PEXPIRE k 1",
-        "RENAME other k",
-        "evict",
-    ];
-    for ((way, waiter), name) in ways.into_iter().zip(queue).zip(names) {
-        match way {
-            "evict" => evict(&server),
-            // Over the lock, and away.
-            "RENAME other k" => {
-                client.run("HSET other x 1");
-                client.assert_reply(way, "OK");
-                assert!(!waiter.is_done());
-                client.assert_reply("DEL k", "1");
-            }
-            _ => {
-                client.run(way);
-            }
-        }
-        let token = waiter.int();
-        assert!(token > last, "{way}");
-        last = token;
-        assert_eq!(client.holders("k"), format!("[{name}, 1]"), "{way}");
-    }
 }
 
 #[test]

@@ -239,8 +239,10 @@ fn waiters_that_died_with_their_master_cost_one_turn() {
 }
 
 #[test]
-fn a_replica_of_a_replica_holds_the_same_keys() {
-    let (master, middle, last) = chain(&[]);
+fn all_replicas_of_a_chain_hold_the_same_keys_also_without_the_module() {
+    let (master, middle) = pair(&[]);
+    let last = Server::without_module(&[]);
+    follow(&last, &middle);
     exercise(&master, || {
         same_keys(&master, &middle);
         same_keys(&master, &last);
@@ -272,28 +274,23 @@ fn goes_on(new: &Server, token: i64) {
 }
 
 #[test]
-fn the_middle_of_a_chain_becomes_the_master() {
-    let (master, middle, last) = chain(&[]);
-    let token = queued(&master);
-    same_keys(&master, &last);
-    promote(&middle);
-    follow(&master, &middle);
-    goes_on(&middle, token);
-    same_keys(&middle, &master);
-    same_keys(&middle, &last);
-}
-
-#[test]
-fn the_end_of_a_chain_becomes_the_master() {
-    let (master, middle, last) = chain(&[]);
-    let token = queued(&master);
-    same_keys(&master, &last);
-    promote(&last);
-    follow(&middle, &last);
-    follow(&master, &middle);
-    goes_on(&last, token);
-    same_keys(&last, &middle);
-    same_keys(&last, &master);
+fn any_replica_of_a_chain_can_become_the_master() {
+    for end in [false, true] {
+        let (master, middle, last) = chain(&[]);
+        let token = queued(&master);
+        same_keys(&master, &last);
+        let (new, other) = if end {
+            (&last, &middle)
+        } else {
+            (&middle, &last)
+        };
+        promote(new);
+        follow(other, new);
+        follow(&master, other);
+        goes_on(new, token);
+        same_keys(new, other);
+        same_keys(new, &master);
+    }
 }
 
 #[test]

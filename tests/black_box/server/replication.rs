@@ -51,13 +51,6 @@ pub fn exercise(master: &Server, check: impl Fn()) {
 }
 
 #[test]
-fn a_replica_without_the_module_holds_the_same_keys() {
-    let (master, replica) = (Server::start(), Server::without_module(&[]));
-    follow(&replica, &master);
-    exercise(&master, || same_keys(&master, &replica));
-}
-
-#[test]
 fn a_replica_shows_the_lock_and_refuses_to_change_it_also_if_it_takes_writes() {
     for read_only in ["yes", "no"] {
         let master = Server::start();
