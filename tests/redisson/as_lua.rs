@@ -1,10 +1,12 @@
-//! The packages' own scripts (`clients/lua`): what dead waiters cost, what a user needs, and locks that others use by
-//! the module.
+//! The packages' own scripts (`clients/lua`): what they refuse, what dead waiters cost, what a user needs, and locks
+//! that others use by the module.
 
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use fairlock_testing::{Client, Listener, Server, lua, wait_until};
+use fairlock_testing::cluster::Cluster;
+use fairlock_testing::{Client, Listener, Server, Wire, lua, wait_until};
 
 use crate::interception::Interception;
 
@@ -233,4 +235,80 @@ fn one_who_asks_by_script_behind_a_silent_head_keeps_its_place() {
             .parse::<i64>()
             .is_ok()
     );
+}
+
+#[test]
+fn what_needs_the_module_is_refused_in_a_script() {
+    let server = Server::without_module(&[]);
+    let mut client = server.connect();
+    lua::load(&mut client);
+    for words in [
+        "ACQUIRE k a",
+        "ACQUIRE k a WAIT 5",
+        "ACQUIRE k a ENQUEUE SESSION",
+        "ACQUIRE k a ENQUEUE SHARED",
+        "ACQUIRE k a NOWAIT SHARED 1",
+        "ACQUIRE k * NOWAIT",
+        "RELEASE k *",
+        "RENEW k *",
+        "CANCEL k *",
+    ] {
+        let reply = call(&mut client, words);
+        assert!(reply.starts_with("(error) ERR "), "{words}: {reply}");
+        let is_explained = reply.contains("needs the fairlock module") || words.contains('*');
+        assert!(is_explained, "{words}: {reply}");
+    }
+    client.assert_reply("DBSIZE", "0");
+}
+
+/// A master of a cluster, alone: the head of the queue is woken by SPUBLISH, and no error is counted.
+#[test]
+fn scripts_wake_by_spublish_in_a_cluster() {
+    let cluster = Cluster::without_module(1, &[]);
+    let server = &cluster.masters[0];
+    let mut client = server.connect();
+    lua::load(&mut client);
+    let mut waiter = Wire::new(server.port);
+    waiter.send("SSUBSCRIBE redisson_lock__channel:{k}:b");
+    waiter.until("ssubscribe");
+    // Before 7.2 a server has an error for what clients say of themselves.
+    client.run("CONFIG RESETSTAT");
+    let mut call = |words| call(&mut client, words);
+    assert!(call("ACQUIRE k a NOWAIT").parse::<i64>().is_ok());
+    assert!(call("ACQUIRE k b ENQUEUE").starts_with("[1, "));
+    assert_eq!(call("RELEASE k a"), "0");
+    waiter.until("smessage");
+    assert!(call("ACQUIRE k b ENQUEUE").parse::<i64>().is_ok());
+    assert!(!client.text("INFO errorstats").contains("errorstat_"));
+}
+
+/// The example of the scripts' page, as a shell runs it.
+#[test]
+fn the_example_of_the_scripts_page_runs() {
+    let server = Server::without_module(&[]);
+    let folder = fairlock_testing::paths::root().join("clients/lua");
+    let page = std::fs::read_to_string(folder.join("README.md")).expect("the page");
+    let (_, example) = page.split_once("```sh\n").expect("an example");
+    let (example, _) = example.split_once("```").expect("its end");
+    let port = format!(
+        "redis-cli() {{ command redis-cli -p {} \"$@\"; }}\n",
+        server.port
+    );
+    let shell = Command::new("bash")
+        .args(["-euc", &(port + example)])
+        .current_dir(&folder)
+        .output();
+    let said = String::from_utf8(shell.expect("a shell").stdout).expect("text");
+    let numbers: Vec<i64> = said
+        .lines()
+        .map(|line| line.parse().expect("a number"))
+        .collect();
+    let [first, position, retry_after, left, second] = numbers[..] else {
+        panic!("{said}");
+    };
+    assert!(
+        (position, left) == (1, 0) && (1..=30_000).contains(&retry_after),
+        "{said}"
+    );
+    assert!(second > first && first > 0, "{said}");
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use fairlock_testing::Dice;
 use fairlock_testing::redisson::harvest::Script;
+use fairlock_testing::{Dice, lua};
 
 use crate::hand::now;
 
@@ -49,19 +49,14 @@ impl Keys {
         } else {
             format!("lock{number}")
         };
-        let name = |prefix: &str| {
-            if lock.contains('{') {
-                format!("{prefix}:{lock}")
-            } else {
-                format!("{prefix}:{{{lock}}}")
-            }
-        };
+        let [lock, queue, scores, _] = lua::keys(&lock);
+        let beside = |name: &str| queue.replace("lock_queue", name);
         Self {
-            queue: name("redisson_lock_queue"),
-            scores: name("redisson_lock_timeout"),
-            channel: name("redisson_lock__channel"),
-            latch: name("redisson_unlock_latch") + ":1f",
+            channel: beside("lock__channel"),
+            latch: beside("unlock_latch") + ":1f",
             lock,
+            queue,
+            scores,
         }
     }
 }
@@ -166,9 +161,7 @@ fn state(
     dice: &mut Dice,
     commands: &mut Vec<Words>,
 ) -> (bool, Vec<(String, f64)>) {
-    let Keys {
-        lock, queue, latch, ..
-    } = keys;
+    let (lock, queue, latch) = (&keys.lock, &keys.queue, &keys.latch);
     let mut add = |line: String| commands.push(words(&line));
     let holder = dice.index(12);
     match holder {
@@ -275,7 +268,7 @@ fn call(
     }
     if dice.one_in(40) {
         let changed = dice.index(arguments.len());
-        let strange = dice.pick(&STRANGE);
+        let strange = dice.pick(STRANGE);
         // By a clock that is years off, Lua drops its own caller, or leaves the dead.
         let clock = match script.role {
             "force-unlock" => 1,
@@ -307,7 +300,7 @@ fn call(
     (words, arguments)
 }
 
-const STRANGE: [&str; 12] = [
+const STRANGE: &[&str] = &[
     "",
     "x",
     "0",

@@ -1,10 +1,9 @@
-//! Interception as clients and operators see it: which scripts run natively, which as Lua, and for which users.
+//! Interception as clients and operators see it: which scripts run natively, and which as Lua.
 
-use std::thread;
+mod users;
 
 use fairlock_testing::redisson::harvest::{SCRIPTS, script};
-use fairlock_testing::{Client, Server, Wire, follow, show, wait_until};
-use redis::Value;
+use fairlock_testing::{Client, Server, follow, show, wait_until};
 
 use crate::hand::now;
 use crate::interception::Interception;
@@ -193,6 +192,11 @@ fn scripts_of_others_pass_untouched() {
     assert!(client.run(&few).contains("'evalsha' command"));
     assert_eq!(counters(&server, "intercepted"), [""; 0]);
     client.assert_reply("DBSIZE", "0");
+    let direct = client.run("FAIRLOCK.EVAL return 0");
+    assert!(
+        direct.contains("script is not one of Redisson's"),
+        "{direct}"
+    );
 }
 
 #[test]
@@ -204,11 +208,16 @@ fn it_is_switched_on_and_off_while_clients_go_on() {
     client.run("CONFIG SET fairlock.intercept-eval yes");
     assert_eq!(client.run_words(&call("lock")), "(nil)");
     assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
-    client.run("CONFIG SET fairlock.intercept-eval no");
+    // A call that was queued while it was on runs as Lua, and the next one is not looked at.
+    client.run("MULTI");
+    assert_eq!(client.run_words(&call("lock")), "QUEUED");
+    let off = "CONFIG SET fairlock.intercept-eval no";
+    assert_eq!(server.connect().run(off), "OK");
+    client.assert_reply("EXEC", "[(nil)]");
     assert_eq!(client.run_words(&call("lock")), "(nil)");
     assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
-    assert_eq!(counters(&server, "lua"), [""; 0]);
-    assert_eq!(client.holders("k"), "[a:1, 3]");
+    assert_eq!(counters(&server, "lua"), ["lock:1"]);
+    assert_eq!(client.holders("k"), "[a:1, 4]");
     let error = client.run("CONFIG SET fairlock.intercept-eval maybe");
     assert_eq!(code(&error), "ERR");
 }
@@ -294,209 +303,6 @@ fn in_a_transaction_it_runs_natively_too() {
 }
 
 #[test]
-fn nothing_is_reachable_without_authentication() {
-    let server = intercepting(&[]);
-    server.connect().run("CONFIG SET requirepass secret");
-    // The client cannot ask for its id either.
-    let mut wire = Wire::new(server.port);
-    for words in [call("lock"), by_text("lock")] {
-        wire.send_words(&words);
-        assert!(wire.line().starts_with("-NOAUTH "));
-    }
-}
-
-/// Connections of an administrator and of a user that may do everything as yet. The server has the scripts.
-fn admin_and_user(server: &Server) -> (Client, Client) {
-    let mut admin = server.connect();
-    load_all(&mut admin);
-    admin.run("ACL SETUSER user on nopass ~* &* +@all");
-    let mut user = server.connect();
-    user.run("AUTH user any");
-    (admin, user)
-}
-
-/// What users may and may not do, and the codes that the script's call is answered with as Lua, and natively. Natively
-/// it does nothing that `FAIRLOCK.RELEASE` would not, so `FAIRLOCK.EVALSHA` with these keys is all that it needs.
-const USERS: [(&str, &str, &str, &str); 10] = [
-    ("all", "~* &* +@all", "1", "1"),
-    ("no scripts", "~* &* +@all -eval -evalsha", "NOPERM", "1"),
-    (
-        "not Redisson's",
-        "~* &* +@all -fairlock.evalsha",
-        "1",
-        "as Lua",
-    ),
-    ("other keys", "~other* &* +@all", "NOPERM", "as Lua"),
-    ("reads only", "%R~* &* +@all", "NOPERM", "as Lua"),
-    ("no hashes", "~* &* +@all -hincrby", "ERR", "1"),
-    ("no channels", "~* resetchannels +@all", "ERR", "1"),
-    (
-        "its keys and channels",
-        "~k ~redisson_*{k}* &redisson_lock__channel:{k}* +@all",
-        "1",
-        "1",
-    ),
-    ("a selector", "~* &* +@all (+@all ~other*)", "1", "1"),
-    (
-        "a selector for the scripts",
-        "~other* &* +@all (+@all ~*)",
-        "1",
-        "1",
-    ),
-];
-
-#[test]
-fn users_may_do_what_their_permissions_allow_the_script() {
-    let [lua, native] = both(&[]);
-    for (name, rules, by_lua, natively) in USERS {
-        let unlocked = || {
-            let mut counted = counters(&native, "intercepted").into_iter();
-            counted.find(|line| line.starts_with("unlock:"))
-        };
-        let before = unlocked();
-        let [of_lua, of_native] = [&lua, &native].map(|server| unlock_as(server, rules));
-        // Before 7.2 the error of a command in a script has a code of its own, NOPERM, too.
-        let found = code(&of_lua);
-        assert!(
-            found == by_lua || by_lua == "ERR" && found == "NOPERM",
-            "{name}: {of_lua}"
-        );
-        if natively == "as Lua" && native.knows_7_2() {
-            assert_eq!(code(&of_native), found, "{name}: {of_native}");
-        } else {
-            // Before 7.2 the filter cannot ask for the user, and the server refuses what it may not run.
-            let wanted = natively.replace("as Lua", "NOPERM");
-            assert_eq!(code(&of_native), wanted, "{name}: {of_native}");
-        }
-        assert_eq!(unlocked() != before, natively == "1", "{name}");
-    }
-}
-
-/// A user with these permissions unlocks a lock that has a waiter.
-fn unlock_as(server: &Server, rules: &str) -> String {
-    let mut admin = server.connect();
-    admin.run("FLUSHALL");
-    load_all(&mut admin);
-    admin.run(&format!("ACL SETUSER user reset on nopass {rules}"));
-    admin.run_words(&call("lock"));
-    admin.run("RPUSH redisson_lock_queue:{k} b:1");
-    admin.run("ZADD redisson_lock_timeout:{k} 9999999999999 b:1");
-    let mut user = server.connect();
-    user.assert_reply("AUTH user any", "OK");
-    user.run_words(&call("unlock"))
-}
-
-#[test]
-fn a_user_whose_commands_are_listed_needs_ours_before_7_2() {
-    let server = intercepting(&[]);
-    let mut admin = server.connect();
-    load_all(&mut admin);
-    let listed = "+evalsha +@hash +@list +@sortedset +@keyspace +@string +@pubsub";
-    admin.run(&format!("ACL SETUSER user on nopass ~* &* {listed}"));
-    let mut user = server.connect();
-    user.run("AUTH user any");
-    let reply = user.run_words(&call("lock"));
-    let wanted = if server.knows_7_2() {
-        "(nil)"
-    } else {
-        "NOPERM"
-    };
-    assert_eq!(code(&reply), wanted);
-    admin.run("ACL SETUSER user +fairlock.eval +fairlock.evalsha +eval +@all");
-    assert_eq!(user.run_words(&call("lock")), "(nil)");
-    assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
-}
-
-#[test]
-fn permissions_that_change_count_at_once() {
-    let server = intercepting(&[]);
-    let (mut admin, mut user) = admin_and_user(&server);
-    let mut set = |rules: &str| admin.run(&format!("ACL SETUSER user {rules}"));
-    assert_eq!(user.run_words(&call("lock")), "(nil)");
-    set("resetkeys");
-    assert_eq!(code(&user.run_words(&call("lock"))), "NOPERM");
-    set("~*");
-    assert_eq!(user.run_words(&call("lock")), "(nil)");
-    // By a transaction, between whose steps the user asks.
-    admin.run("MULTI");
-    admin.run("ACL SETUSER user resetkeys");
-    assert_eq!(user.run_words(&call("lock")), "(nil)");
-    admin.run("EXEC");
-    assert_eq!(code(&user.run_words(&call("lock"))), "NOPERM");
-    assert_eq!(admin.holders("k"), "[a:1, 3]");
-}
-
-/// By command: Redis 8.6 does not check again whether the user may use the keys, of no queued command.
-#[test]
-fn permissions_that_change_before_a_transaction_runs_or_in_it_count() {
-    let server = intercepting(&[]);
-    for in_it in [false, true] {
-        let (mut admin, mut user) = admin_and_user(&server);
-        let change = "ACL SETUSER user -evalsha -fairlock.evalsha";
-        user.run("MULTI");
-        if in_it {
-            user.run(change);
-        }
-        assert_eq!(user.run_words(&call("lock")), "QUEUED");
-        if !in_it {
-            admin.run(change);
-        }
-        let reply = user.run("EXEC");
-        assert!(reply.contains("NOPERM"), "{reply}");
-        admin.assert_reply("EXISTS k", "0");
-    }
-}
-
-/// A user who may use the keys of a call, but none of the server's commands and no channel, gets no more than the
-/// FAIRLOCK commands would give: all else runs as Lua, which the user may not.
-#[test]
-fn a_script_reaches_nothing_that_the_commands_of_the_lock_do_not() {
-    let server = intercepting(&[]);
-    let mut admin = server.connect();
-    load_all(&mut admin);
-    admin.run("ACL SETUSER user on nopass resetchannels ~* -@all +evalsha +fairlock.evalsha");
-    let mut user = server.connect();
-    user.run("AUTH user any");
-    let mut with = |role: &str, changes: &[(usize, &str)]| {
-        let mut words = call(role);
-        for (index, word) in changes {
-            words[*index] = word.as_bytes().to_vec();
-        }
-        code(&user.run_words(&words)).to_owned()
-    };
-    assert_eq!(with("lock", &[]), "(nil)");
-    let refused = |reply: String| assert!(["ERR", "NOPERM"].contains(&&*reply), "{reply}");
-    // Another channel, another key as the latch, another message, somebody's hash.
-    admin.run("SET other 1");
-    admin.run("HSET data a:1 x");
-    admin.run("HSET more a:1 1 b 2");
-    refused(with("unlock", &[(6, "news")]));
-    refused(with("unlock", &[(7, "fresh")]));
-    refused(with("unlock", &[(8, "news")]));
-    refused(with("renew", &[(3, "data")]));
-    refused(with("renew", &[(3, "more")]));
-    let of_data = [
-        "data",
-        "redisson_lock_queue:{data}",
-        "redisson_lock_timeout:{data}",
-    ];
-    let of_data: Vec<_> = (3..)
-        .zip(of_data)
-        .chain([(6, "redisson_lock__channel:{data}")])
-        .collect();
-    refused(with("force-unlock", &of_data));
-    admin.assert_reply("EXISTS fresh", "0");
-    admin.assert_reply("PTTL data", "-1");
-    admin.assert_reply("PTTL more", "-1");
-    assert_eq!(with("unlock", &[]), "1");
-    // The lock is not among the keys of this script.
-    admin.run("ACL SETUSER user resetkeys ~redisson_*");
-    refused(with("leave", &[]));
-    admin.run("ACL SETUSER user ~k");
-    assert_eq!(with("leave", &[]), "(nil)");
-}
-
-#[test]
 fn full_memory_refuses_the_lock_and_lets_it_be_given_up() {
     let server = intercepting(&[]);
     let mut client = server.connect();
@@ -541,52 +347,4 @@ fn a_cluster_sends_scripts_where_their_keys_are() {
     apart[4] = b"redisson_lock_queue:{elsewhere}".to_vec();
     assert_eq!(code(&client.run_words(&apart)), "CROSSSLOT");
     assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
-}
-
-#[test]
-fn its_commands_say_what_they_are() {
-    let server = intercepting(&[]);
-    let mut client = server.connect();
-    let keys = client.run("COMMAND GETKEYS FAIRLOCK.EVALSHA x 3 k q t 1 2");
-    assert_eq!(keys, "[k, q, t]");
-    let reply = client.raw(&[b"FAIRLOCK.EVAL", b"return 1", b"0"]);
-    let error = reply.expect_err("refused");
-    assert!(
-        error.starts_with("ERR script is not one of Redisson's"),
-        "{error}"
-    );
-    let docs = client.raw(&[b"COMMAND", b"DOCS", b"fairlock.eval"]);
-    assert!(matches!(docs, Ok(Value::Array(_) | Value::Map(_))));
-}
-
-#[test]
-fn permissions_that_change_while_writes_are_paused_count_when_they_go_on() {
-    let server = intercepting(&[]);
-    let (mut admin, mut user) = admin_and_user(&server);
-    user.run_words(&call("lock"));
-    let (id, mut paused) = (user.id, user);
-    admin.run("CLIENT PAUSE 600000 WRITE");
-    let asks = thread::spawn(move || paused.run_words(&call("unlock")));
-    wait_until("it is held up", || {
-        let client = admin.text(&format!("CLIENT LIST ID {id}"));
-        client.contains("cmd=evalsha") || client.contains("cmd=fairlock.evalsha")
-    });
-    admin.run("ACL SETUSER user resetkeys");
-    admin.run("CLIENT UNPAUSE");
-    let reply = asks.join().expect("no panic");
-    assert_eq!(code(&reply), "NOPERM", "{reply}");
-    assert_eq!(admin.holders("k"), "[a:1, 1]");
-}
-
-#[test]
-fn a_call_that_is_queued_while_it_is_on_runs_as_lua_once_it_is_off() {
-    let server = intercepting(&[]);
-    let mut client = server.connect();
-    load_all(&mut client);
-    client.run("MULTI");
-    assert_eq!(client.run_words(&call("lock")), "QUEUED");
-    let off = "CONFIG SET fairlock.intercept-eval no";
-    assert_eq!(server.connect().run(off), "OK");
-    client.assert_reply("EXEC", "[(nil)]");
-    assert_eq!(counters(&server, "intercepted"), [""; 0]);
 }
