@@ -1,8 +1,10 @@
-//! What is in a server's keys.
+//! What is in a server's keys and files: looked at, copied, and taken out again.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
-use fairlock_testing::{Client, show};
+use fairlock_testing::{Client, Server, show};
 use redis::Value;
 
 /// Databases of the servers.
@@ -64,4 +66,110 @@ pub fn differences([one, later]: [&Data; 2], other: &Data, now: i64) -> Vec<Stri
         .filter(|(_, one, other)| one != other)
         .map(|difference| format!("{difference:?}"))
         .collect()
+}
+
+/// Values of which DUMP makes payloads for RESTORE.
+pub const VALUES: &[&str] = &[
+    "HSET v a 1",
+    "HSET v u:1 2 b x",
+    "HSET v a 9223372036854775807",
+    "RPUSH v a b a",
+    "RPUSH v u:1 v:1 a",
+    "ZADD v 1 a 2 b",
+    "ZADD v inf a -inf b 99999999999999 u:1",
+    "SET v 5",
+    "SET v 9223372036854775807",
+    "SET v x",
+    "SADD v a b",
+    "XADD v * a b",
+];
+
+pub fn dump(client: &mut Client, value: &str) -> Vec<u8> {
+    client.run("DEL v");
+    client.run(value);
+    let dump = client.raw(&[b"DUMP", b"v"]);
+    client.run("DEL v");
+    match dump {
+        Ok(Value::BulkString(bytes)) => bytes,
+        other => panic!("{value}: {other:?}"),
+    }
+}
+
+pub fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("the folder") {
+        let entry = entry.expect("an entry");
+        // One that a rewrite has made needless may be gone.
+        let _ = fs::copy(entry.path(), to.join(entry.file_name()));
+    }
+}
+
+/// What a server without the module makes of a directory.
+pub fn loaded(dir: &Path) -> Data {
+    let dir = dir.to_str().expect("a UTF-8 path");
+    let databases = DATABASES.to_string();
+    let server = Server::without_module(&[
+        "--dir",
+        dir,
+        "--appendonly",
+        "yes",
+        "--databases",
+        &databases,
+        "--enable-debug-command",
+        "yes",
+    ]);
+    data(&mut server.connect())
+}
+
+/// The queues' keys, by database.
+fn queues(client: &mut Client) -> Vec<(usize, Vec<u8>)> {
+    let mut queues = Vec::new();
+    for database in 0..DATABASES {
+        client.run(&format!("SELECT {database}"));
+        if let Ok(Value::Array(keys)) = client.raw(&[b"KEYS", b"redisson_lock_queue:*"]) {
+            queues.extend(keys.into_iter().filter_map(|key| match key {
+                Value::BulkString(key) => Some((database, key)),
+                _ => None,
+            }));
+        }
+    }
+    client.run("SELECT 0");
+    queues
+}
+
+/// The lock that a queue is of.
+fn lock_of(queue: &[u8]) -> Vec<u8> {
+    let name = &queue[b"redisson_lock_queue:".len()..];
+    let inner = name
+        .strip_prefix(b"{")
+        .and_then(|name| name.strip_suffix(b"}"));
+    inner.unwrap_or(name).to_vec()
+}
+
+pub fn now(client: &mut Client) -> i64 {
+    let time = client.run("TIME");
+    let seconds = time.trim_matches(['[', ']']).split(", ").next();
+    let seconds: i64 = seconds.and_then(|text| text.parse().ok()).expect("a time");
+    // What is about to expire may do so while it is looked at.
+    (seconds + 2) * 1000
+}
+
+/// Waiters that poll are alive until their patience is over, and come back where others have
+/// deleted them: they have to leave.
+pub fn cancel_all(control: &mut Client) {
+    for (database, key) in queues(control) {
+        control.run(&format!("SELECT {database}"));
+        let lock = lock_of(&key);
+        let queue = control.raw(&[b"LRANGE", &key, b"0", b"-1"]);
+        let Ok(Value::Array(owners)) = queue else {
+            continue;
+        };
+        for owner in owners {
+            if let Value::BulkString(owner) = owner {
+                // Its lease or patience may end first.
+                let _ = control.raw(&[b"FAIRLOCK.CANCEL", &lock, &owner]);
+            }
+        }
+    }
+    control.run("SELECT 0");
 }

@@ -1,18 +1,14 @@
 //! Several clients at a time send a number of commands; then everything is checked and deleted.
 
-use std::fs;
-use std::io::Write;
-use std::net::TcpStream;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fairlock_testing::{Client, Server, give_up, wait_until};
 use fastrand::Rng;
-use redis::Value;
 
-use crate::connection::{Answers, Connection, pack};
-use crate::data::{DATABASES, Data, data, differences};
+use crate::connection::{Answers, Connection, garbage, pack};
+use crate::data::{VALUES, cancel_all, copy_folder, data, differences, dump, loaded, now};
 use crate::grammar::FAIRLOCK;
 use crate::scripts::{LIBRARY, redisson};
 use crate::steps::{Material, Step, step};
@@ -42,22 +38,6 @@ const OPTIONS: &[&str] = &[
     "replica 0 0 0",
     "--auto-aof-rewrite-min-size",
     "32mb",
-];
-
-/// Values of which DUMP makes payloads for RESTORE.
-const VALUES: &[&str] = &[
-    "HSET v a 1",
-    "HSET v u:1 2 b x",
-    "HSET v a 9223372036854775807",
-    "RPUSH v a b a",
-    "RPUSH v u:1 v:1 a",
-    "ZADD v 1 a 2 b",
-    "ZADD v inf a -inf b 99999999999999 u:1",
-    "SET v 5",
-    "SET v 9223372036854775807",
-    "SET v x",
-    "SADD v a b",
-    "XADD v * a b",
 ];
 
 /// The servers, and what commands are made from.
@@ -333,7 +313,7 @@ impl Stage {
             wait_until(gauge, || self.server.info(section, gauge) == expected);
         }
         wait_until("nothing is left", || {
-            self.cancel_all();
+            cancel_all(&mut self.control);
             data(&mut self.control).is_empty()
                 && self
                     .server
@@ -343,27 +323,6 @@ impl Stage {
         assert!(!self.server.log().contains("panic"), "the server's log");
         let kept = self.server.info("memory", "used_memory_dataset");
         kept.parse().expect("a number of bytes")
-    }
-
-    /// Waiters that poll are alive until their patience is over, and come back where others have
-    /// deleted them: they have to leave.
-    fn cancel_all(&mut self) {
-        for (database, key) in queues(&mut self.control) {
-            let control = &mut self.control;
-            control.run(&format!("SELECT {database}"));
-            let lock = lock_of(&key);
-            let queue = control.raw(&[b"LRANGE", &key, b"0", b"-1"]);
-            let Ok(Value::Array(owners)) = queue else {
-                continue;
-            };
-            for owner in owners {
-                if let Value::BulkString(owner) = owner {
-                    // Its lease or patience may end first.
-                    let _ = control.raw(&[b"FAIRLOCK.CANCEL", &lock, &owner]);
-                }
-            }
-        }
-        self.control.run("SELECT 0");
     }
 
     /// How many answers were errors.
@@ -380,80 +339,4 @@ fn is_fragile(server: &Server) -> bool {
     let version = server.info("server", "redis_version");
     let old = ["8.0.0", "8.0.1", "8.0.2", "8.0.3", "8.0.4", "8.0.5"];
     !is_valkey && (version.starts_with("7.4.") || old.contains(&version.as_str()))
-}
-
-fn dump(client: &mut Client, value: &str) -> Vec<u8> {
-    client.run("DEL v");
-    client.run(value);
-    let dump = client.raw(&[b"DUMP", b"v"]);
-    client.run("DEL v");
-    match dump {
-        Ok(Value::BulkString(bytes)) => bytes,
-        other => panic!("{value}: {other:?}"),
-    }
-}
-
-/// Sends bytes that are not a command and leaves; the server may close the connection first.
-fn garbage(port: u16, bytes: &[u8]) {
-    let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    let _ = socket.write_all(bytes);
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir(to).expect("a folder");
-    for entry in fs::read_dir(from).expect("the folder") {
-        let entry = entry.expect("an entry");
-        // One that a rewrite has made needless may be gone.
-        let _ = fs::copy(entry.path(), to.join(entry.file_name()));
-    }
-}
-
-/// What a server without the module makes of a directory.
-fn loaded(dir: &Path) -> Data {
-    let dir = dir.to_str().expect("a UTF-8 path");
-    let databases = DATABASES.to_string();
-    let server = Server::without_module(&[
-        "--dir",
-        dir,
-        "--appendonly",
-        "yes",
-        "--databases",
-        &databases,
-        "--enable-debug-command",
-        "yes",
-    ]);
-    data(&mut server.connect())
-}
-
-/// The queues' keys, by database.
-fn queues(client: &mut Client) -> Vec<(usize, Vec<u8>)> {
-    let mut queues = Vec::new();
-    for database in 0..DATABASES {
-        client.run(&format!("SELECT {database}"));
-        if let Ok(Value::Array(keys)) = client.raw(&[b"KEYS", b"redisson_lock_queue:*"]) {
-            queues.extend(keys.into_iter().filter_map(|key| match key {
-                Value::BulkString(key) => Some((database, key)),
-                _ => None,
-            }));
-        }
-    }
-    client.run("SELECT 0");
-    queues
-}
-
-/// The lock that a queue is of.
-fn lock_of(queue: &[u8]) -> Vec<u8> {
-    let name = &queue[b"redisson_lock_queue:".len()..];
-    let inner = name
-        .strip_prefix(b"{")
-        .and_then(|name| name.strip_suffix(b"}"));
-    inner.unwrap_or(name).to_vec()
-}
-
-fn now(client: &mut Client) -> i64 {
-    let time = client.run("TIME");
-    let seconds = time.trim_matches(['[', ']']).split(", ").next();
-    let seconds: i64 = seconds.and_then(|text| text.parse().ok()).expect("a time");
-    // What is about to expire may do so while it is looked at.
-    (seconds + 2) * 1000
 }

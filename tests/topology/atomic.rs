@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fairlock_testing::cluster::Cluster;
 use fairlock_testing::{Listener, Server, wait_until};
 
-use crate::scene::{LEFT, QUEUE, Scene, goes_on, nothing_comes_back};
+use crate::scene::{LEFT, QUEUE, Scene, goes_on, knows_the_queue, nothing_comes_back};
 use crate::slots::{
     AWAY, HOME, Migration, hold, is_known, keys_at, two_masters, two_plain_masters,
 };
@@ -130,9 +130,7 @@ fn a_module_that_is_loaded_in_the_middle_finds_the_queue_when_it_has_arrived() {
     away.run("SET {a}:1 1");
     away.assert_reply(&load, "OK");
     migration.finish();
-    wait_until("the queue is known", || {
-        away.run("FAIRLOCK.LOCKS").starts_with("[[name, k, ")
-    });
+    knows_the_queue(away);
     goes_on(away, scene.token);
 }
 
@@ -154,12 +152,7 @@ fn a_queue_that_has_arrived_is_looked_after_at_once() {
         // The lease ends only there.
         client.run("PEXPIRE k 2500");
         migration.finish();
-        wait_until("the queue is known", || {
-            migration
-                .to
-                .run("FAIRLOCK.LOCKS")
-                .starts_with("[[name, k, ")
-        });
+        knows_the_queue(migration.to);
         assert_eq!(listener.message(), "0");
         assert!(
             migration
@@ -326,9 +319,7 @@ fn a_replica_that_has_followed_takes_over_what_has_arrived() {
     wait_until("the replica is the master", || {
         replica.info("replication", "role") == "master"
     });
-    wait_until("the queue is known", || {
-        replica.run("FAIRLOCK.LOCKS").starts_with("[[name, k, ")
-    });
+    knows_the_queue(replica);
     goes_on(replica, scene.token);
 }
 

@@ -18,6 +18,7 @@ mod slots;
 mod atomic;
 mod demonstration;
 mod failover;
+mod given_up;
 mod holders;
 mod migration;
 mod reshard;

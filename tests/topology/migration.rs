@@ -7,29 +7,10 @@ use fairlock_testing::cluster::{Cluster, Node};
 use fairlock_testing::{Client, Listener, Wire, wait_until};
 
 use crate::moving::{AWAY, HOME, Move, keys_of, two_masters};
-use crate::scene::{LEFT, QUEUE, Scene, goes_on, nothing_comes_back};
+use crate::scene::{LEFT, QUEUE, Scene, goes_on, knows_the_queue, nothing_comes_back};
 
-fn begin(cluster: &Cluster) -> Move<'_> {
+pub fn begin(cluster: &Cluster) -> Move<'_> {
     Move::begin(cluster, cluster.slot("k"), HOME, AWAY)
-}
-
-/// redis-cli asks for the keys of a slot, and then moves these. One that is made in between stays behind, and cannot
-/// follow if the other node has made it, too.
-#[test]
-fn a_slot_that_leaves_gets_no_new_key_by_a_hand_off() {
-    let cluster = Cluster::start(2, 0, &[]);
-    let home = &cluster.masters[HOME];
-    home.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let [b, c] =
-        ["b", "c"].map(|owner| home.block(&format!("FAIRLOCK.ACQUIRE k {owner} LEASE 600000")));
-    let moving = begin(&cluster);
-    let before = home.run("DBSIZE");
-    home.assert_reply("FAIRLOCK.RELEASE k a", "0");
-    assert!(b.int() > 0);
-    home.assert_reply("DBSIZE", &before);
-    moving.give_up();
-    home.assert_reply("FAIRLOCK.RELEASE k b", "0");
-    assert!(c.int() > 0);
 }
 
 #[test]
@@ -145,29 +126,6 @@ fn a_lock_that_is_released_while_half_of_it_has_moved_goes_to_the_head_when_all_
 }
 
 #[test]
-fn an_abandoned_migration_keeps_all_places() {
-    let cluster = two_masters(&[]);
-    let scene = Scene::new(&cluster.masters[HOME]);
-    let moving = begin(&cluster);
-    let home = moving.from;
-    let mut client = home.connect();
-    // As long as all keys are here nothing is different; one that is not may have moved.
-    client.assert_start("FAIRLOCK.ACQUIRE k x ENQUEUE", "[4, ");
-    client.assert_reply("FAIRLOCK.CANCEL k x", "1");
-    client.assert_reply("DEL redisson_lock_timeout:{k}", "1");
-    client.assert_error("FAIRLOCK.ACQUIRE k x ENQUEUE", "TRYAGAIN");
-    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
-    scene.all_wait();
-    moving.give_up();
-    let [b, d] = scene.blocked;
-    assert!(b.int() > scene.token);
-    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
-    client.int("FAIRLOCK.ACQUIRE k c ENQUEUE");
-    client.assert_reply("FAIRLOCK.RELEASE k c", "0");
-    d.int();
-}
-
-#[test]
 fn a_lease_that_ends_on_the_way_serves_the_head_when_the_lock_has_arrived() {
     let cluster = two_masters(&[]);
     let home = &cluster.masters[HOME];
@@ -210,22 +168,6 @@ fn a_waiter_whose_time_is_up_or_who_hangs_up_on_the_way_costs_one_turn() {
     away.assert_reply("FAIRLOCK.RELEASE k a", "0");
     last.int();
     away.assert_reply(QUEUE, "[]");
-}
-
-#[test]
-fn a_waiter_who_hangs_up_before_the_move_is_given_up_has_left() {
-    let cluster = two_masters(&[]);
-    let home = &cluster.masters[HOME];
-    home.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let dying = home.block("FAIRLOCK.ACQUIRE k b");
-    let next = home.block("FAIRLOCK.ACQUIRE k c");
-    let moving = begin(&cluster);
-    home.run("DEL redisson_lock_timeout:{k}");
-    dying.disconnect();
-    moving.give_up();
-    wait_until("b has left", || home.run(QUEUE) == "[c]");
-    home.assert_reply("FAIRLOCK.RELEASE k a", "0");
-    next.int();
 }
 
 #[test]
@@ -275,20 +217,6 @@ fn a_slot_that_leaves_takes_with_it_what_was_known_of_its_locks() {
 }
 
 #[test]
-fn a_session_that_ends_before_its_key_has_moved_frees_the_lock() {
-    let cluster = two_masters(&[]);
-    let home = &cluster.masters[HOME];
-    let mut holder = home.connect();
-    let id = holder.id;
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    let moving = begin(&cluster);
-    home.run(&format!("CLIENT KILL ID {id}"));
-    wait_until("it is free", || home.run("DBSIZE") == "0");
-    moving.give_up();
-    home.connect().int("FAIRLOCK.ACQUIRE k b");
-}
-
-#[test]
 fn a_free_lock_cannot_be_taken_while_its_slot_moves() {
     let cluster = two_masters(&[]);
     let moving = begin(&cluster);
@@ -323,9 +251,7 @@ fn a_queue_that_has_arrived_is_served_without_a_request() {
     let next = Listener::new(away.port, "redisson_lock__channel:{k}:q");
     moving.keys(&keys_of("k"));
     moving.finish();
-    wait_until("the queue is known", || {
-        away.run("FAIRLOCK.LOCKS").starts_with("[[name, k, ")
-    });
+    knows_the_queue(away);
     away.run("PEXPIRE k 1");
     assert_eq!(next.message(), "0");
 }

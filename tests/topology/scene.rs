@@ -57,6 +57,15 @@ pub fn goes_on(new: &Server, token: i64) {
     client.assert_reply(QUEUE, "[]");
 }
 
+/// Waits until a server knows the queue of `k`.
+#[track_caller]
+pub fn knows_the_queue(node: &Server) {
+    wait_until("the queue is known", || {
+        let locks = node.connect().run("FAIRLOCK.LOCKS");
+        locks.starts_with("[[name, k, ")
+    });
+}
+
 /// The slot of `k` moves from the first master to the second, the lock has other holders there, and the slot moves
 /// back: neither a session nor a waiter of its first stay comes back with it. Turns must be long.
 #[track_caller]
