@@ -15,6 +15,7 @@ mod renew;
 mod bad_input;
 mod hand_off;
 mod keyspace;
+mod pipelines;
 mod polling;
 mod session;
 mod token;

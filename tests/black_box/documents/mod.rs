@@ -4,3 +4,4 @@ mod demonstration;
 mod exporter;
 mod install;
 mod pages;
+mod transcripts;

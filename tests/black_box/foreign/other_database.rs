@@ -1,6 +1,7 @@
-//! Others move or copy a lock's keys to another database: what comes there is noticed.
+//! Others move or copy a lock's keys to another database, or change two databases for each other: what comes there is
+//! noticed.
 
-use fairlock_testing::{Client, Listener, Server};
+use fairlock_testing::{Blocked, Client, Listener, Server, wait_until};
 
 /// Moves or copies all keys of a lock to another database, in a transaction or not.
 fn take_to_another_database(client: &mut Client, how: &str, in_transaction: bool) {
@@ -61,4 +62,45 @@ fn shared_holders_that_come_from_another_database_hold_there() {
         client.assert_reply("FAIRLOCK.RELEASE k b", "0");
         client.assert_reply("EXISTS k", "0");
     }
+}
+
+#[test]
+fn after_a_swap_waiters_ask_again_and_find_their_places() {
+    let server = Server::start();
+    let (mut zero, mut one) = (server.connect(), server.connect());
+    one.run("SELECT 1");
+    for client in [&mut zero, &mut one] {
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    }
+    zero.int("FAIRLOCK.ACQUIRE other a LEASE 600000");
+    let mut waits = vec![server.block("FAIRLOCK.ACQUIRE k b")];
+    let mut client = server.connect();
+    client.run("SELECT 1");
+    waits.push(Blocked::send_on(client, "FAIRLOCK.ACQUIRE k c"));
+    wait_until("both wait", || server.blocked() == 2);
+    let mut third = server.connect();
+    third.run("SELECT 3");
+    third.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let elsewhere = Blocked::send_on(third, "FAIRLOCK.ACQUIRE k d");
+    wait_until("three wait", || server.blocked() == 3);
+    let mut session = server.connect();
+    session.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 600000");
+    zero.assert_reply("SWAPDB 1 0", "OK");
+    for wait in waits {
+        let reply = wait.reply();
+        assert!(reply.starts_with("(error) UNBLOCKED "), "{reply}");
+    }
+    assert!(!elsewhere.is_done());
+    // The queues have gone with the locks. A newcomer is behind.
+    for (client, owner) in [(&mut one, "b"), (&mut zero, "c")] {
+        client.assert_start("FAIRLOCK.ACQUIRE k new ENQUEUE", "[2, ");
+        client.assert_start(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"), "[1, ");
+        client.assert_reply("FAIRLOCK.RELEASE k a", "0");
+        client.int(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"));
+    }
+    // Locks go with their keys, those of sessions too.
+    assert_eq!(one.holders("other"), "[a, 1]");
+    assert_eq!(one.holders("s"), "[a, 1]");
+    drop(session);
+    wait_until("the session has ended", || one.run("EXISTS s") == "0");
 }

@@ -3,6 +3,7 @@
 
 mod acl;
 mod boundary;
+mod chain;
 mod clients;
 mod clock;
 mod cluster;
@@ -19,6 +20,7 @@ mod limits;
 mod load;
 mod operations;
 mod panics;
+mod pauses;
 mod persistence;
 mod promotion;
 mod replication;
