@@ -3,7 +3,7 @@
 use fairlock_testing::cluster::{Cluster, Node};
 use fairlock_testing::wait_until;
 
-use crate::metrics::read;
+use crate::metrics::{get, listening, read};
 use crate::program::Program;
 
 /// A lock on each of the masters.
@@ -72,6 +72,8 @@ fn all_masters_are_asked_and_one_that_is_gone_does_not_hide_the_others() {
         assert!(out(&["break", lock]).contains(" was held by ann; it is free now"));
     }
 
+    let (_program, listens) = listening(&servers[2]);
+    assert_eq!(get(listens, "/metrics").0, 200);
     servers[2].signal("KILL");
     servers[2].exit_code();
     let gone = format!("cannot reach the server at {}", nodes[2]);
@@ -93,4 +95,6 @@ fn all_masters_are_asked_and_one_that_is_gone_does_not_hide_the_others() {
     let gone = rest.keys().filter(|sample| sample.contains(&nodes[2]));
     let known: Vec<_> = gone.filter_map(|sample| sample.split('{').next()).collect();
     assert_eq!(known, ["up"]);
+    // It was given the server that is gone, and has learnt of the others.
+    assert_eq!(read(&get(listens, "/metrics").1), rest);
 }

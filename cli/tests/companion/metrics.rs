@@ -89,7 +89,7 @@ fn the_examples_ask_for_what_is_there() {
 }
 
 /// The program, listening on all addresses of the machine at a port that the system chose.
-fn listening(server: &Server) -> (Program, u16) {
+pub fn listening(server: &Server) -> (Program, u16) {
     let program = Program::start(server.port, &["metrics", "--listen", ":0"]);
     program.wait_for_error("/metrics");
     let said = program.printed("errors");
@@ -103,7 +103,7 @@ fn connect(port: u16) -> TcpStream {
 }
 
 /// A connection carries one answer: its status and its body.
-fn get(port: u16, path: &str) -> (u16, String) {
+pub fn get(port: u16, path: &str) -> (u16, String) {
     let (mut stream, mut text) = (connect(port), String::new());
     let longest = Some(Duration::from_mins(1));
     stream.set_read_timeout(longest).expect("a time limit");
