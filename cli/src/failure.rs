@@ -1,6 +1,7 @@
 //! Exit codes, and error messages for an operator.
 
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write as _};
 
 /// The command line cannot be understood (`EX_USAGE`).
 pub const USAGE: u8 = 64;
@@ -43,4 +44,9 @@ impl From<io::Error> for Failure {
             _ => Self::new(1, error.to_string()),
         }
     }
+}
+
+/// Tells an operator. That nobody reads it, as after `grep -m1`, is no reason to end, as it would be for `eprintln!`.
+pub fn tell(what: impl Display) {
+    let _ = writeln!(io::stderr(), "fairlock: {what}");
 }

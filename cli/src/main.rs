@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if failure.code != 0 {
-                eprintln!("fairlock: {}", failure.text);
+                failure::tell(failure.text);
             }
             ExitCode::from(failure.code)
         }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use serde_json::{Value, json};
 
 use crate::args::{BreakArgs, InfoArgs, LocksArgs};
-use crate::failure::{Failure, UNAVAILABLE};
+use crate::failure::{Failure, UNAVAILABLE, tell};
 use crate::lock::Lock;
 use crate::server::{Masters, Target, Trouble};
 use crate::shown::{known, lease, limited, line, matches, name, object, or_dash, yes};
@@ -23,7 +23,7 @@ pub async fn locks(args: &LocksArgs, target: Target) -> Result<u8, Failure> {
     for master in masters.current().await? {
         if let Err(trouble) = list(args, master).await? {
             // The others are asked all the same.
-            eprintln!("fairlock: {}", trouble.text());
+            tell(trouble.text());
             code = UNAVAILABLE;
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::PushKind;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use crate::failure::{Failure, LOST};
+use crate::failure::{Failure, LOST, tell};
 use crate::lock::Lock;
 use crate::server::{Link, PAUSE, Trouble};
 use crate::text::word;
@@ -136,7 +136,7 @@ impl<'a> Guard<'a> {
                 Err(Trouble::Passing(why)) if start.elapsed() < self.request.args.reconnect => {
                     if !is_said {
                         let key = word(key);
-                        eprintln!("fairlock: cannot give back the lock {key} yet: {why}");
+                        tell(format_args!("cannot give back the lock {key} yet: {why}"));
                         is_said = true;
                     }
                     sleep(PAUSE).await;

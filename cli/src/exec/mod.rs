@@ -19,7 +19,7 @@ use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
 use crate::args::{ExecArgs, OnLoss};
-use crate::failure::{Failure, LOST, NOT_ACQUIRED};
+use crate::failure::{Failure, LOST, NOT_ACQUIRED, tell};
 use crate::server::Target;
 use crate::text::{duration, word};
 
@@ -119,5 +119,5 @@ fn report(loss: &str, args: &ExecArgs, grace: std::time::Duration) {
         ),
         OnLoss::Ignore => "the command goes on without it, as --on-loss ignore says".to_owned(),
     };
-    eprintln!("fairlock: lost the lock {key}: {loss}; {what}");
+    tell(format_args!("lost the lock {key}: {loss}; {what}"));
 }

@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 use tokio::time::{Instant, sleep};
 
 use crate::args::ExecArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::server::{Link, Masters, PAUSE, Target, Trouble};
 use crate::text::{duration, word};
 
@@ -62,10 +62,10 @@ impl<'a> Request<'a> {
             }
             let since = *gone.get_or_insert_with(|| {
                 let reconnect = duration(self.args.reconnect);
-                eprintln!(
-                    "fairlock: waiting for the lock {} was cut short: {text}. Asking again for {reconnect}",
-                    word(self.key())
-                );
+                let key = word(self.key());
+                tell(format_args!(
+                    "waiting for the lock {key} was cut short: {text}. Asking again for {reconnect}"
+                ));
                 Instant::now()
             });
             let time_is_up = left.is_some_and(|left| left.is_zero());

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 
-use crate::failure::{NOT_FOUND, NOT_RUNNABLE};
+use crate::failure::{NOT_FOUND, NOT_RUNNABLE, tell};
 use crate::text::word;
 
 /// This program, even if its file has been replaced or removed.
@@ -41,7 +41,7 @@ pub fn run() -> Option<ExitCode> {
         return Some(ExitCode::FAILURE);
     }
     let error = Command::new(&command).args(args).exec();
-    eprintln!("fairlock: {}: {error}", word(command.as_bytes()));
+    tell(format_args!("{}: {error}", word(command.as_bytes())));
     Some(ExitCode::from(match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_RUNNABLE,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use crate::failure::tell;
 use crate::lock::Lock;
 use crate::server::{Target, Trouble};
 use crate::text::word;
@@ -33,7 +34,7 @@ pub async fn watch(target: &Target, request: &Request<'_>) {
         };
         missing = if place.is_none() { missing + 1 } else { 0 };
         if let Some(place) = place.filter(|_| !is_said) {
-            eprintln!("fairlock: {}", line(request.key(), &lock, &place));
+            tell(line(request.key(), &lock, &place));
             is_said = true;
         }
     }

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use prometheus_client::encoding::prometheus_text::CONTENT_TYPE as METRICS;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::server::Masters;
 
 use super::look;
@@ -55,10 +55,8 @@ pub async fn serve(address: &str, masters: Masters) -> Result<u8, Failure> {
     };
     let listener =
         bound.map_err(|error| Failure::new(1, format!("cannot listen on {address}: {error}")))?;
-    eprintln!(
-        "fairlock: listening on http://{}/metrics",
-        listener.local_addr()?
-    );
+    let at = listener.local_addr()?;
+    tell(format_args!("listening on http://{at}/metrics"));
     let told = Vec::new();
     let asked = Arc::new(Mutex::new(Asked { masters, told }));
     loop {
@@ -112,10 +110,10 @@ impl Asked {
     fn tell(&mut self, troubles: Vec<String>) {
         let is_new = |trouble: &&String| !self.told.contains(trouble);
         for trouble in troubles.iter().filter(is_new) {
-            eprintln!("fairlock: {trouble}. Trying again");
+            tell(format_args!("{trouble}. Trying again"));
         }
         if troubles.is_empty() && !self.told.is_empty() {
-            eprintln!("fairlock: all servers answer again");
+            tell("all servers answer again");
         }
         self.told = troubles;
     }

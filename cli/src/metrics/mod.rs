@@ -9,7 +9,7 @@ pub mod scrape;
 use std::io::{self, Write as _};
 
 use crate::args::MetricsArgs;
-use crate::failure::{Failure, UNAVAILABLE};
+use crate::failure::{Failure, UNAVAILABLE, tell};
 use crate::server::{Link, Masters, Target, troubles};
 
 use scrape::Scrape;
@@ -29,7 +29,7 @@ async fn print(masters: &mut Masters) -> Result<u8, Failure> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())?;
     for trouble in &troubles {
-        eprintln!("fairlock: {trouble}");
+        tell(trouble);
     }
     Ok(if troubles.is_empty() { 0 } else { UNAVAILABLE })
 }

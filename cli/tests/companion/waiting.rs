@@ -22,6 +22,22 @@ fn it_says_who_holds_the_lock_and_its_place() {
     assert_eq!(ended.errors.lines().count(), 1, "{ended:?}");
 }
 
+/// As where its errors go to `grep -m1`.
+#[test]
+fn it_goes_on_where_nobody_reads_what_it_says() {
+    let (server, mut client) = Server::connected();
+    client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
+    let exec = "\"$FAIRLOCK\" exec k -- sh -c 'echo started; exec sleep 100'";
+    let script = format!("exec 3>&1; ({exec} >&3; echo $? >&3) 2>&1 | true");
+    let program = Program::in_shell(server.port, &script);
+    let looked = || server.info("commandstats", "cmdstat_fairlock.queue");
+    wait_until("it looks at the queue", || !looked().is_empty());
+    client.int("FAIRLOCK.RELEASE k ann");
+    program.wait_for("\n");
+    client.run("FAIRLOCK.BREAK k");
+    assert_eq!(program.end().said(), "started\n76\n");
+}
+
 /// Busy with a script of somebody else's.
 #[test]
 fn a_busy_server_is_asked_again_for_the_lock_and_to_take_it_back() {
