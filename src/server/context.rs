@@ -212,14 +212,14 @@ impl Ctx {
         let mut argv: Vec<_> = arguments.iter().map(|argument| argument.inner).collect();
         let mut run = |format: &CStr| {
             let (word, format) = (name.as_ptr(), format.as_ptr());
-            // SAFETY: the format says: replicate, perhaps check permissions, the caller's protocol, and a vector of
-            // strings with its length; they live until the call returns.
+            // SAFETY: the format says: replicate, perhaps check permissions, refuse if memory is full, the caller's
+            // protocol, and a vector of strings with its length; they live until the call returns.
             unsafe { api!(Call(self.raw, word, format, argv.as_mut_ptr(), argv.len())) }
         };
-        let mut reply = run(c"!C0v");
+        let mut reply = run(c"!CM0v");
         if reply.is_null() && last_error().raw_os_error() == Some(libc::ENOTSUP) {
             // There is no user whose permissions could be checked.
-            reply = run(c"!0v");
+            reply = run(c"!M0v");
         }
         if reply.is_null() {
             return Reply::Error(not_run(name, &last_error()));

@@ -313,8 +313,13 @@ fn full_memory_refuses_the_lock_and_lets_it_be_given_up() {
         code(&client.run_words(&call_by("lock", "other", "a:1"))),
         "OOM"
     );
+    // With one key more than the native form has, it runs as Lua.
+    let mut as_lua = call_by("lock", "k", "b:1");
+    as_lua[2] = b"4".to_vec();
+    as_lua.insert(6, b"more".to_vec());
+    assert_eq!(code(&client.run_words(&as_lua)), "OOM");
     assert_eq!(client.run_words(&call("unlock")), "1");
-    client.assert_reply("EXISTS k other", "0");
+    client.assert_reply("EXISTS k other redisson_lock_queue:{k}", "0");
 }
 
 #[test]
