@@ -45,17 +45,6 @@ fn wait_gives_nil_in_time_and_gives_up_the_place() {
 }
 
 #[test]
-fn a_waiter_whose_time_is_up_does_not_hold_up_those_behind_it() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let first = server.block("FAIRLOCK.ACQUIRE k b WAIT 60");
-    let second = server.block("FAIRLOCK.ACQUIRE k c");
-    assert_eq!(first.reply(), "(nil)");
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(second.int() > 0);
-}
-
-#[test]
 fn the_holder_asking_again_adds_a_hold_and_keeps_its_token() {
     let (_server, mut client) = Server::connected();
     let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 10000");

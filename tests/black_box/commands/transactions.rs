@@ -240,20 +240,6 @@ fn one_transaction_can_serve_a_whole_queue_in_order() {
 }
 
 #[test]
-fn an_error_inside_costs_only_its_own_command() {
-    let (_server, mut client) = Server::connected();
-    client.run("MULTI");
-    client.run("FAIRLOCK.ACQUIRE k a");
-    client.run("FAIRLOCK.RELEASE k stranger");
-    client.run("FAIRLOCK.ACQUIRE k a LEASE 0");
-    client.run("FAIRLOCK.ACQUIRE k a");
-    // The client library makes one error of the whole reply.
-    let error = client.run("EXEC");
-    assert!(error.contains("NOTHELD"), "{error}");
-    assert_eq!(client.holders("k"), "[a, 2]");
-}
-
-#[test]
 fn what_is_discarded_or_aborted_has_not_happened() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");

@@ -75,16 +75,6 @@ fn a_failover_that_loses_a_lock_altogether_gives_the_second_owner_a_greater_toke
 }
 
 #[test]
-fn wait_tells_an_owner_that_its_lock_would_not_survive_a_failover() {
-    let (master, replica, token) = held_on_both();
-    cut_off(&master, &replica);
-    let (mut b, _) = passes_to_b(&master, token);
-    // b must not use the lock: no replica knows of it.
-    b.assert_reply("WAIT 1 50", "0");
-    replica.signal("CONT");
-}
-
-#[test]
 fn an_owner_that_wait_has_confirmed_is_the_only_one_after_the_failover() {
     let (master, replica, token) = held_on_both();
     let mut b = master.connect();

@@ -119,27 +119,6 @@ fn a_server_that_shuts_down_lets_everyone_go() {
 }
 
 #[test]
-fn what_was_saved_on_shutdown_is_there_afterwards() {
-    let mut server = Server::start();
-    let mut client = server.connect();
-    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let queue = waiters(&server, &["b", "c"]);
-    client.run("SHUTDOWN SAVE");
-    assert_eq!(server.exit_code(), Some(0));
-    drop((client, queue));
-    let server = server.kill_and_restart();
-    let mut client = server.connect();
-    assert_eq!(client.holders("k"), "[a, 1]");
-    // Disconnected waiters are still in the queue.
-    assert_eq!(client.run(QUEUE), "[b, c]");
-    let b = server.block("FAIRLOCK.ACQUIRE k b");
-    let c = server.block("FAIRLOCK.ACQUIRE k c");
-    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
-    assert!(b.int() > token);
-    assert!(!c.is_done());
-}
-
-#[test]
 fn a_loaded_queue_is_served_without_a_request() {
     for append_only in ["no", "yes"] {
         let options = [

@@ -70,21 +70,6 @@ fn owners_that_come_back_find_their_place() {
 }
 
 #[test]
-fn an_owner_that_does_not_come_back_costs_one_turn() {
-    let options = [AOF, &["--fairlock.turn", "50"]].concat();
-    let (server, mut client) = Server::connected_with(&options);
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    drop(client);
-    let server = server.kill_and_restart();
-    drop(waiter);
-    let mut client = server.connect();
-    let waiter = server.block("FAIRLOCK.ACQUIRE k c");
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(waiter.int() > 0);
-}
-
-#[test]
 fn the_append_only_file_holds_plain_commands_one_transaction_a_step() {
     let (server, mut client) =
         Server::connected_with(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);

@@ -144,17 +144,6 @@ fn polling_readers_and_writers_are_served_in_their_turn() {
 }
 
 #[test]
-fn a_dead_polling_reader_costs_one_turn() {
-    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "300"]);
-    client.int("FAIRLOCK.ACQUIRE k w");
-    client.run("FAIRLOCK.ACQUIRE k dead SHARED ENQUEUE");
-    let reader = server.block("FAIRLOCK.ACQUIRE k a SHARED");
-    client.run("FAIRLOCK.RELEASE k w");
-    reader.int();
-    assert_eq!(server.info("fairlock", "fairlock_reaped_waiters"), "1");
-}
-
-#[test]
 fn a_blocked_reader_can_ask_as_a_writer_instead() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k w");
@@ -166,16 +155,4 @@ fn a_blocked_reader_can_ask_as_a_writer_instead() {
     client.run("FAIRLOCK.RELEASE k w");
     second.int();
     client.assert_reply("EXISTS redisson_lock_shared:{k}", "0");
-}
-
-#[test]
-fn where_the_client_may_not_block_shared_tries_once() {
-    let (_server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a SHARED");
-    let replies = client.at_once(&[
-        "FAIRLOCK.ACQUIRE k b SHARED",
-        "FAIRLOCK.ACQUIRE k c",
-        "HLEN redisson_lock_shared:{k}",
-    ]);
-    assert!(replies.ends_with(", (nil), 2]"), "{replies}");
 }
