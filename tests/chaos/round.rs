@@ -25,7 +25,7 @@ pub const LOCKS: usize = 4;
 const TURN: u64 = 3000;
 /// How long clients may still wait at the end: for holders that died, each with a lease, and for waiters that died,
 /// each row of them with a turn.
-const LAST_WAIT: Duration = Duration::from_mins(1);
+pub const LAST_WAIT: Duration = Duration::from_mins(1);
 
 pub const BUSY: Load = Load {
     think: 10,

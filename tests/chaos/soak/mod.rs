@@ -17,7 +17,7 @@ use crate::checker::{self, Violation};
 use crate::guarantees::{alone, number};
 use crate::history::{History, Recorder};
 use crate::porcupine;
-use crate::round::{finish, left_behind};
+use crate::round::{LAST_WAIT, finish, left_behind};
 use crate::witness;
 use crate::world::{Load, World};
 use crate::written::Title;
@@ -52,7 +52,7 @@ fn memory_and_descriptors_stay_where_they_are() {
     let threads = actor::start(&world, number("CHAOS_SEED", 1));
     let witness = witness::start(&world);
     let (rows, found) = rows(&world, &server, seconds);
-    finish(&world, threads, Duration::from_secs(25));
+    finish(&world, threads, LAST_WAIT);
     witness.join().expect("no panic in the witness");
     let left = left_behind(&world, &server);
     assert!(left.is_empty(), "left behind: {left:?}");
@@ -71,7 +71,7 @@ fn history() -> History {
 
 /// One row after the other, printed as they come. What happened in each is checked as in chaos.
 fn rows(world: &World, server: &Server, seconds: u64) -> (Vec<Row>, Vec<Violation>) {
-    let every = Duration::from_millis((seconds * 1000 / ROWS).max(500));
+    let every = Duration::from_millis((seconds * 1000 / ROWS).max(200));
     let (start, length) = (Instant::now(), Duration::from_secs(seconds));
     let title = Title::new(server, "soak", 0, seconds * 1000);
     let (mut rows, mut found) = (Vec::new(), Vec::new());
