@@ -10,7 +10,7 @@ use tokio::time::timeout_at;
 
 use crate::core::Entry;
 use crate::lines::{Work, locked};
-use crate::options::{Hook, call, ms};
+use crate::options::{Hook, call, ms, tell};
 use crate::protocol::{Keeping, Reply};
 use crate::terms::Terms;
 use crate::{Cause, Error, Event, Kind, Result};
@@ -158,7 +158,10 @@ impl Hold {
             if let Ok(Err(failure)) = renewed
                 && failure.is_refusal()
             {
-                eprintln!("fairlock: {} cannot be renewed: {failure}", self.event.name);
+                let name = &self.event.name;
+                tell(format_args!(
+                    "fairlock: {name} cannot be renewed: {failure}"
+                ));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The options, checked before anything is sent.
 
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -45,8 +47,16 @@ pub type Hook = Arc<dyn Fn(&Event) + Send + Sync>;
 
 pub(crate) fn call(hook: Option<&Hook>, event: &Event) {
     if hook.is_some_and(|hook| catch_unwind(AssertUnwindSafe(|| hook(event))).is_err()) {
-        eprintln!("fairlock: a hook has failed for {}", event.name);
+        tell(format_args!(
+            "fairlock: a hook has failed for {}",
+            event.name
+        ));
     }
+}
+
+/// On standard error. Where nobody reads that, `eprintln!` would panic, and end the task that renews a lock.
+pub(crate) fn tell(what: impl Display) {
+    let _ = writeln!(io::stderr(), "{what}");
 }
 
 /// Each option: what it is, its type, its default.

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::core::{Core, Idle};
 use crate::lines::{Ear, Line, locked};
-use crate::options::ms;
+use crate::options::{ms, tell};
 use crate::protocol::{Reply, Tries};
 use crate::scripts::{Form, Request, warning};
 use crate::{Error, Event, Kind, Module, Options, Result};
@@ -138,7 +138,7 @@ impl Terms {
             return false;
         }
         if locked(&core.state).native.replace(false) != Some(false) {
-            eprintln!("{}", warning(&core.server.address, is_denied));
+            tell(warning(&core.server.address, is_denied));
         }
         true
     }

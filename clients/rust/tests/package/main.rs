@@ -95,6 +95,32 @@ fn children_have_no_connection_of_their_parent() {
 }
 
 #[test]
+fn a_loss_is_told_also_where_nobody_reads_what_is_printed() {
+    if let Ok(url) = std::env::var("RENEWS") {
+        let client = redis::Client::open(url).unwrap();
+        let lease = Duration::from_millis(500);
+        let locks = Locks::new(client.clone()).unwrap();
+        let options = Options {
+            lease,
+            ..Default::default()
+        };
+        let held = locks.acquire("orders", options).unwrap();
+        let mut refuses = redis::cmd("ACL");
+        refuses.arg(&["SETUSER", "default", "-@all"]);
+        refuses.exec(&mut client.get_connection().unwrap()).unwrap();
+        assert!(held.lost(Duration::from_secs(60)).is_err());
+        return;
+    }
+    let server = Server::new();
+    let (_, nobody) = std::io::pipe().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap()); // This test once more.
+    let test = "a_loss_is_told_also_where_nobody_reads_what_is_printed";
+    child.args([test, "--exact", "--nocapture"]).stderr(nobody);
+    let output = child.env("RENEWS", server.url()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn a_caller_that_is_no_task_cannot_be_reentrant() {
     let client = redis::Client::open("redis://localhost:1").unwrap();
     let locks = aio::Locks::new(client).unwrap();
