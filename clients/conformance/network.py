@@ -128,9 +128,9 @@ class Network:
                 connection.far.transport.abort()
         self._set(silence)
 
-    def lose(self, *words):
-        """The reply to the next request with one of these words is lost, with its connection."""
-        self.words = [word.upper().encode() for word in words]
+    def lose(self, *words, only_held=False):
+        """The reply to the next request with one of these words is lost, with its connection; or only held up, with all replies after it, until `mend`."""
+        self.words, self.is_held_up = [word.upper().encode() for word in words], only_held
 
     def mend(self, reset=False):
         """Ends all faults. `reset`: connections that were cut do not go on, as if a firewall had forgotten them."""
@@ -180,7 +180,11 @@ class Network:
             self.lost += 1
             raise ConnectionResetError
         if any(word in data.upper() for word in self.words):
-            self.words, connection.is_doomed = [], True
+            self.words = []
+            if self.is_held_up:
+                self.stopped.add(connection.ways[1])
+            else:
+                connection.is_doomed = True
 
     async def _pass(self, *some):
         """Waits until something may go these ways."""

@@ -136,13 +136,13 @@ class Servers:
 
         return View(self.at(name))
 
-    def lose(self, command):
-        """The reply to the next such command is lost."""
-        if self.module:
-            self.proxy().lose(f"FAIRLOCK.{command}")
-        else:  # Known to the server, the script need not be sent.
-            script = (LUA / f"{command}.lua").read_text()
-            self.proxy().lose(call(self.port("a"), "SCRIPT", "LOAD", script), script[:80])
+    def lose(self, *commands, **more):
+        """The reply to the next of these commands is lost."""
+        words = [f"FAIRLOCK.{command}" for command in commands]
+        if not self.module:  # Known to the server, a script need not be sent.
+            scripts = [(LUA / f"{command}.lua").read_text() for command in commands]
+            words = [word for script in scripts for word in (call(self.port("a"), "SCRIPT", "LOAD", script), script[:80])]
+        self.proxy().lose(*words, **more)
 
     # What is done to them.
 

@@ -145,6 +145,24 @@ def test_r18c_short_lease(driver, servers, name):
     assert locks.fails(name, wait=1).type == "NotInTime"
 
 
+def test_r18d_slow_renewal(driver, servers, name):
+    """That renewal, by RENEW or by asking again, takes longer than the lease: the caller asks again."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.through_proxy(), lease=9, renew=False, command_timeout=LONG)
+    locks.acquire(name).release()
+    one.proxy().freeze()
+    call = locks.begin(name)
+    until("the server has granted it", lambda: not view.is_free(name))
+    until("it is late", lambda: view.info(name)["lease"] < 5500)
+    one.lose("renew", "acquire", only_held=True)
+    one.proxy().mend()
+    until("it is renewed", lambda: view.info(name)["lease"] > 5500)
+    until("that lease is over", lambda: view.is_free(name))
+    one.proxy().mend()
+    held = call.result()
+    assert view.owner(name) == held.owner
+
+
 def test_r25_both_fail(locks, view, name):
     """Body and release fail: the body's error, with that of the release attached where the language can."""
     block = locks.block(name, fail=True)

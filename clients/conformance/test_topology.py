@@ -164,6 +164,23 @@ def test_r36_replica_stopped(driver, servers, name):
     held.release()
 
 
+def test_r36a_given_back(driver, servers, name):
+    """Too few replicas confirm a grant, and a new master does not know that it was given back: another, greater token is acquired."""
+    group = servers("replica")
+    view, locks = group.view(), driver.new(group.client(), sync_timeout=8)
+    locks.acquire(f"{name}:first").release()
+    group.stop("b")
+    call = locks.begin(name)
+    until("it is granted", lambda: not view.is_free(name))
+    owner, token = view.owner(name), view.info(name)["token"]
+    view.client.hset(name, owner, 2)  # Of two holds one is left.
+    until("it is given back", lambda: view.client.hget(name, owner) == "1")
+    group.go_on("b")
+    held = call.result()
+    assert held.token > token
+    held.release()
+
+
 @pytest.mark.parametrize("name", ["a{b"])
 def test_r47_braces(driver, cluster, name):
     """Cluster: a name such as `a{b` is CrossSlot."""

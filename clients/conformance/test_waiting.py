@@ -96,6 +96,23 @@ def test_r09_cancelled(locks, view, name, mode):
     assert view.is_free(name)
 
 
+def test_r09a_cancelled_at_first(driver, servers, name):
+    """Cancelling a caller whose first ask is under way: QUEUE is empty as soon as the server answers again."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.through_proxy(), patience=LONG)
+    locks.acquire(f"{name}:first").release()
+    view.acquire(name)
+    one.proxy().freeze()
+    call = locks.begin(name)
+    until("it is in the queue", lambda: view.queue(name) != [])
+    try:
+        call.cancel()
+        assert call.failure().type == "Cancelled"
+    finally:
+        one.proxy().mend()
+    until("it has left", lambda: view.queue(name) == [], longest=AT_ONCE)
+
+
 def test_r10_late_grant(driver, servers, name):
     """A waiter cancelled while its grant is under way keeps no lock, and its owner name is not used again."""
     one = servers()

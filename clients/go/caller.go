@@ -78,7 +78,7 @@ func (c *caller) run(ctx context.Context) error {
 
 func (c *caller) pauses(ctx context.Context) {
 	pause, woken := c.pause, chan struct{}(nil)
-	if c.state == asking || c.state == returning {
+	if c.options.wait > 0 && (c.state == asking || c.state == returning) {
 		pause = min(pause, c.left(time.Now()))
 	}
 	if c.isWaiting {
@@ -151,7 +151,7 @@ func (c *caller) close() {
 	if c.line != nil {
 		c.line.Close()
 	}
-	c.ear.released = max(c.ear.released, c.token)
+	c.ear.released = max(c.released, c.token)
 	c.locks.putEar(c.ear, c.isClean && c.options.owner == nil)
 }
 

@@ -38,9 +38,7 @@ func newHeld(ctx context.Context, c *caller) *Held {
 	if c.options.reentrant {
 		h.ctx = context.WithValue(h.ctx, heldKey{h.locks, c.name}, h)
 	}
-	h.tell(c.options.hooks.OnAcquired, Event{Waited: h.acquired.Sub(c.started)})
 	h.mutex.Lock()
-	defer h.mutex.Unlock()
 	h.expiry = time.AfterFunc(time.Until(h.until), func() { h.lose(CauseLease) })
 	h.stop = context.AfterFunc(h.locks.ctx, func() { h.lose(CauseClosed) })
 	first := time.Until(c.sent.Add(h.lease / 3))
@@ -56,6 +54,8 @@ func newHeld(ctx context.Context, c *caller) *Held {
 			log.Printf("fairlock: the lock %q cannot be renewed: %v", c.name, err)
 		}
 	})
+	h.mutex.Unlock()
+	h.tell(c.options.hooks.OnAcquired, Event{Waited: h.acquired.Sub(c.started)})
 	return h
 }
 

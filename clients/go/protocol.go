@@ -147,7 +147,7 @@ func (a *ask) heard(r reply) {
 			a.released = 0
 			return
 		}
-		a.isUnconfirmed, a.pause = true, firstPause
+		a.released, a.isUnconfirmed, a.pause = token, true, firstPause
 		if a.left(r.came) == 0 {
 			a.end(a.notInTime())
 		}

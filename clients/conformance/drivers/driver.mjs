@@ -44,7 +44,7 @@ function ofNodeRedis(kind, at, user, socketTimeout, tls, nodeAddressMap) {
 }
 
 function hooksOf(locks, kind) {
-  const hook = (which) => (event) => {
+  const hook = (which) => async (event) => { // What is async fails later.
     if (kind === 'fail') throw failure('Body', 'a hook');
     say({ event: 'hook', locks, hook: which, with: event });
   };

@@ -169,6 +169,8 @@ impl Waiter {
                 drop(send("FAIRLOCK.RELEASE").await);
             }
         }
+        let released = &terms.ear.released;
+        released.fetch_max(self.asking.released, Ordering::Relaxed);
         terms.end(is_left).await;
     }
 }

@@ -1,7 +1,7 @@
 //! What callers use, for threads and for tokio: [`Locks`] and [`Held`].
 
 use std::sync::{Arc, mpsc};
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
@@ -48,7 +48,7 @@ impl Flavour for Tasks {
 
 /// For threads: tokio on a thread of the package's own, which ends with the last of these; its results are waited for.
 #[derive(Debug, Clone)]
-pub struct Threads(Handle, #[allow(dead_code)] watch::Sender<()>);
+pub struct Threads(Handle, ThreadId, #[allow(dead_code)] watch::Sender<()>);
 
 impl Flavour for Threads {
     type Of<T: Send + 'static> = Result<T>;
@@ -61,8 +61,8 @@ impl Flavour for Threads {
         let mut over = alive.subscribe();
         let work = move || drop(runtime.block_on(over.changed()));
         let thread = thread::Builder::new().name("fairlock".to_owned());
-        thread.spawn(work).map_err(refused)?;
-        Ok(Self(handle, alive))
+        let own = thread.spawn(work).map_err(refused)?.thread().id();
+        Ok(Self(handle, own, alive))
     }
 
     fn caller() -> Option<String> {
@@ -71,6 +71,10 @@ impl Flavour for Threads {
 
     /// Waits here, even in a thread of another runtime.
     fn run<T: Send + 'static>(&self, work: Work<Result<T>>) -> Self::Of<T> {
+        if thread::current().id() == self.1 {
+            let text = "a hook cannot wait for the Locks that calls it: everything else would wait for the hook";
+            return Err(Error::new(Kind::Argument, text));
+        }
         let (sender, result) = mpsc::channel();
         self.0.spawn(async move { drop(sender.send(work.await)) });
         result.recv().unwrap_or_else(|_| Err(Error::closed()))

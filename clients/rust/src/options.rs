@@ -42,7 +42,8 @@ pub struct Event {
     pub cause: Option<Cause>,
 }
 
-/// A function for tracing and metrics. A panic in it has no other effect.
+/// A function for tracing and metrics. A panic in it has no other effect. All waits for a hook, so that it has to be short, and
+/// cannot wait for its Locks.
 pub type Hook = Arc<dyn Fn(&Event) + Send + Sync>;
 
 pub(crate) fn call(hook: Option<&Hook>, event: &Event) {

@@ -155,8 +155,14 @@ impl Asking {
     pub fn given_back(&mut self, now: Instant, outcome: Result<Reply>) -> Step {
         match outcome {
             Err(failure) if !failure.is("NOTHELD") => self.failed(now, failure),
-            _ if self.token <= std::mem::take(&mut self.released) => self.ask(now),
-            _ => Step::Pause(self.at_most(FIRST_PAUSE, now)),
+            _ if self.token <= self.released => {
+                self.released = 0; // A server that was told once knows.
+                self.ask(now)
+            }
+            _ => {
+                self.released = self.token;
+                Step::Pause(self.at_most(FIRST_PAUSE, now))
+            }
         }
     }
 

@@ -109,6 +109,7 @@ export class Locks implements AsyncDisposable {
         return new Held(hold);
       },
       async (error: unknown) => {
+        ear.released = Math.max(ear.released, ask.released);
         const left = this.#left(ask, runner).then((isClean) => this.#ears.give(name, ear, isClean), () => ear.end());
         await within(WITHDRAW, left, () => {});
         throw error;
@@ -133,7 +134,10 @@ export class Locks implements AsyncDisposable {
   /** For a caller that gives up: leaves the queue, when it is known what its last ask has brought. */
   async #left(ask: Ask, runner: Runner): Promise<boolean> {
     await runner.pending?.then(
-      ({ reply }) => (ask.isGranted ||= Number(reply) > 0),
+      ({ reply }) => {
+        ask.isGranted ||= Number(reply) > 0;
+        ask.isQueued ||= Array.isArray(reply);
+      },
       (error: unknown) => (ask.isUnheard ||= isLost(error)),
     );
     runner.line?.close();

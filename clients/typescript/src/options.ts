@@ -129,12 +129,10 @@ export function checkLease(lease: unknown): void {
   check('lease', CHECKS.lease, lease);
 }
 
+/** One that is async may fail later. */
 export function callHook(hooks: Hooks, which: keyof Hooks, event: LockEvent): void {
-  try {
-    hooks[which]?.(event);
-  } catch (error) {
-    warn(`the hook ${which} has failed: ${String(error)}`);
-  }
+  const call = async (): Promise<void> => hooks[which]?.(event);
+  call().catch((error: unknown) => warn(`the hook ${which} has failed: ${String(error)}`));
 }
 
 export function warn(text: string): void {

@@ -139,7 +139,6 @@ export function* acquiring(ask: Ask): Protocol<Kept> {
       if (token > 0 && token <= ask.released) {
         // A new master does not know of the release, nor perhaps of who held the lock since.
         yield* returning(ask, token);
-        ask.released = 0;
         continue;
       }
       const kept = token > 0 ? yield* granted(ask, answer) : undefined;
@@ -190,6 +189,7 @@ function* granted(ask: Ask, answer: Answer): Protocol<Kept | undefined> {
     ask.isGranted = false;
     return undefined;
   }
+  if (last.isConfirmed && last.at - last.sent >= lease) return undefined;
   if (last.isConfirmed) {
     const due = renew || session ? last.sent + lease / 3 : Infinity;
     return { ask, token, acquired: last.at, lease, end: last.sent + lease, due, isAbandoned: () => false };
@@ -208,6 +208,7 @@ function* returning(ask: Ask, token: number): Protocol<void> {
     if (codeOf(error) !== 'NOTHELD') throw error;
   }
   ask.isGranted = false;
+  ask.released = token > ask.released ? token : 0; // A server that was told once knows.
 }
 
 /** Leaves the queue. Returns whether that was clean: the owner's name may be used again. */

@@ -192,11 +192,14 @@ class Asks(Calls):
                 if ask.is_granted:
                     raise
                 return None
+            if is_confirmed and self.now() - sent >= lease:
+                return None
         if ask.stop is not None:
             raise ask.stop
         if is_confirmed:
             return self._hold(ask, token, sent)
         yield from self._leave(ask, LEAVE)
+        ask.ear.released = token
         if self.now() >= ask.over:
             raise self._not_in_time(ask)
         yield "pause", min(FIRST_PAUSE, ask.over - self.now()), ask.ear.bell

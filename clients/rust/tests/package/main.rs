@@ -10,10 +10,10 @@
 mod servers;
 
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use fairlock_client::{Kind, Locks, Options, aio};
+use fairlock_client::{Event, Kind, Locks, Options, aio};
 use servers::Server;
 
 const FIRST: &str = "the body's own";
@@ -141,6 +141,23 @@ fn locks_for_threads_work_in_a_thread_of_another_runtime() {
         let locks = server.locks();
         locks.acquire("orders", None).unwrap().release().unwrap();
     });
+}
+
+#[test]
+fn a_hook_that_would_wait_for_its_own_locks_is_refused() {
+    let server = Server::new();
+    let own = Arc::<OnceLock<Locks>>::default();
+    let (sender, refused) = std::sync::mpsc::channel();
+    let its = own.clone();
+    let hook = move |_: &Event| drop(sender.send(its.get().unwrap().info("orders").err()));
+    let options = Options {
+        on_acquired: Some(Arc::new(hook)),
+        ..Default::default()
+    };
+    let client = redis::Client::open(server.url()).unwrap();
+    let locks = own.get_or_init(|| Locks::with(client, options).unwrap());
+    locks.acquire("orders", None).unwrap().release().unwrap();
+    assert_eq!(refused.recv().unwrap().unwrap().kind, Kind::Argument);
 }
 
 #[test]

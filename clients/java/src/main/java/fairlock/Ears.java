@@ -70,7 +70,7 @@ final class Ears extends RedisPubSubAdapter<String, String> {
     synchronized void give(Ear ear, Asker user, boolean isClean) {
         boolean isUnused = ear.users.remove(user) && ear.users.isEmpty();
         if (isUnused && isClean && ear.listens()) {
-            ear.released = Math.max(ear.released, user.ask.token);
+            ear.released = Math.max(user.ask.released, user.ask.token);
             ear.idle = Protocol.at(now() + 60_000 * Protocol.MS);
             ear.idle.thenRun(() -> end(ear));
         } else if (isUnused) {

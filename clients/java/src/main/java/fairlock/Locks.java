@@ -175,7 +175,7 @@ public final class Locks implements AutoCloseable {
             if (hooks != null) {
                 what.accept(hooks);
             }
-        } catch (RuntimeException error) {
+        } catch (RuntimeException | Error error) {
             Wire.LOG.log(Level.WARNING, "a hook has failed", error);
         }
     }

@@ -192,8 +192,8 @@ final class Protocol {
 
         /** It is not the holder any more. */
         private void released(long now) {
+            released = token > released ? token : 0; // A server that was told once knows.
             token = 0;
-            released = 0;
             if (refusal == null && isUnconfirmed && isTry) {
                 leave(late(), now);
             } else {
