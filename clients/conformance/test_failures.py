@@ -130,7 +130,7 @@ def test_r44_nothing_listens(driver, servers, name):
     assert failed.type == "Unavailable" and failed.because
     locks = driver.new(one.client())
     call = locks.begin(name)
-    assert locks.fails(f"{name}:other", wait=1).because  # So the first has met nobody, either.
+    assert locks.fails(f"{name}:other", wait=5).because  # So the first has met nobody, either.
     assert not call.done()
     one.start()
     call.result().release()
@@ -198,12 +198,12 @@ def test_r59_first_failure(driver, servers, name):
     driver.new(one.client()).acquire(name).release()  # A process that is only starting has no time for a failure.
     one.kill()
     locks = driver.new(one.client())
-    failed = locks.fails(name, wait=2)
+    failed = locks.fails(name, wait=8)
     assert failed.type == "NotInTime" and failed.because and "refused" in failed.text.lower()
     assert name in failed.text and str(one.port("a")) in failed.text
     one.start()
     locks.acquire(name)
-    failed = locks.fails(name, wait=1)
+    failed = locks.fails(name, wait=5)
     assert failed.type == "NotInTime" and not failed.because
     assert name in failed.text and str(one.port("a")) in failed.text
 
@@ -261,7 +261,7 @@ def test_r60_permissions(driver, shared, name, kind, mode):
     rule = [*rule_of(user), "+command"] if kind == "cluster" else rule_of(user)
     for node in group.servers.keys() & set("abcd"):
         group.at(node).execute_command(*rule)
-    view, locks = group.view(), driver.new(group.client(username=user, password=password))
+    view, locks = group.view(), driver.new(group.client(username=user, password=password), sync_timeout=3)
     held = locks.acquire(name)
     assert locks.info(name)["token"] == held.token and held.renew(90) == 90
     assert locks.fails(name, wait=0.1).type == "NotInTime"
