@@ -11,6 +11,7 @@ use fairlock_testing::redisson::{Answer, Driver, NEWEST, OLD, each_release};
 use fairlock_testing::{Client, Server, give_up, wait_until};
 
 use crate::conformance::{nothing_is_left, queue, wait_for_queue, wait_for_renewal};
+use crate::hand::now;
 use crate::interception::{INTERCEPTIONS, Interception};
 use crate::topologies::commands;
 
@@ -152,12 +153,16 @@ fn an_entry_that_an_interrupted_wait_leaves_behind_is_not_waited_for() {
             let mut client = server.connect();
             assert_eq!(a.run("1", "lock k"), "true");
             let waiter = queue(&mut client, &b, "1", "tryLock k 600000 1000");
+            let entry = client.run("LINDEX redisson_lock_queue:{k} 0");
+            let score = client.int(&format!("ZSCORE redisson_lock_timeout:{{k}} {entry}"));
             assert_eq!(b.run("1", "interrupt k"), "done");
             let failed = waiter.get();
             assert!(failed.starts_with("failed"), "{failed}");
             assert_eq!(a.run("1", "unlock k"), "done");
             let taken = comes_about(side.is_native(), || b.run("2", "tryLock k") == "true");
-            assert_eq!(taken, side.is_native());
+            // The patience of old releases is 5 s: on a busy machine it ends while we watch.
+            let has_expired = !side.is_native() && now() >= score.unsigned_abs();
+            assert!(taken == side.is_native() || has_expired);
         });
     });
 }
