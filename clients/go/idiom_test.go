@@ -106,7 +106,7 @@ func TestErrorsAreFoundByErrorsIs(t *testing.T) {
 	locks, client := open(t)
 	var none *fairlock.Held
 	expect(t, none.Release() == nil, "defer held.Release() may stand before err is checked")
-	held := acquire(t, locks, fairlock.Lease(time.Second))
+	held := acquire(t, locks, fairlock.Lease(9*time.Second))
 	client.Del(ctx, t.Name())
 	<-held.Context().Done()
 	expect(t, errors.Is(context.Cause(held.Context()), fairlock.ErrLockLost), "the context tells why")
@@ -122,6 +122,19 @@ func TestRunReleasesWhenTheWorkPanics(t *testing.T) {
 		locks.Run(ctx, t.Name(), func(context.Context, *fairlock.Held) error { panic("the work's") })
 	}()
 	expect(t, client.Exists(ctx, t.Name()).Val() == 0, "it is free")
+}
+
+func TestTheLeaseIsRenewedWhileAHookIsCalled(t *testing.T) {
+	_, client := open(t)
+	last := time.Duration(1<<63 - 1)
+	wasRenewed := func() bool {
+		before := last
+		last = client.PTTL(ctx, t.Name()).Val()
+		return last > before
+	}
+	locks, _ := open(t, fairlock.Hooks{OnAcquired: func(fairlock.Event) { until(t, "it is renewed", wasRenewed) }})
+	held := acquire(t, locks, fairlock.Lease(9*time.Second))
+	expect(t, held.Release() == nil, "it was not lost")
 }
 
 func TestReentrantIsWhoAsksWithAContextThatDerivesFromTheHolds(t *testing.T) {

@@ -101,16 +101,16 @@ def test_what_nobody_refers_to_is_not_renewed(locks, view, name):
 
 
 def test_no_thread_is_left_after_the_release(locks, view, name):
-    with locks(name, lease=0.3):
-        renewed = view.calls("renew") + 2
-        until("it is renewed", lambda: view.calls("renew") > renewed)
+    before = view.calls("renew")
+    with locks(name, lease=9):
+        until("it is renewed", lambda: view.calls("renew") > before)
     until("none is left", lambda: not [thread for thread in threading.enumerate() if thread.name == "fairlock"])
 
 
 def test_no_task_is_left_after_the_release(one, name):
     async def work(locks):
-        async with locks(name, lease=0.3):
-            await asyncio.sleep(0.5)
+        async with locks(name, lease=9):
+            await asyncio.sleep(3.2)  # It is renewed after three seconds.
         while len(asyncio.all_tasks()) > 2:  # this one and wait_for's
             await asyncio.sleep(0.01)
 
@@ -151,8 +151,9 @@ def test_a_renewal_whose_thread_cannot_start_is_tried_again(locks, view, name, m
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with locks(name, lease=1) as held, locks(f"{name}:other", lease=1) as other:
-        assert not held.lost.wait(3) and not other.lost.is_set()
+    before = view.calls("renew")
+    with locks(name, lease=9), locks(f"{name}:other", lease=9):
+        until("both are renewed", lambda: view.calls("renew") >= before + 2)
     assert len(refused) == 3
 
 

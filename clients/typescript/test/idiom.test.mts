@@ -149,7 +149,7 @@ test('children and workers have connections of their own', async (t) => {
 test('a renewal that is refused is told by a warning', async (t) => {
   const { locks, url } = await one(t);
   const client = await createClient({ url }).connect();
-  await locks.acquire('a', { lease: 1000 });
+  await locks.acquire('a', { lease: 9000 });
   const told = new Promise((resolve) => process.on('warning', ({ message }) => /cannot be renewed.*WRONGTYPE/.test(message) && resolve(message)));
   await client.set('a', 'no lock');
   client.destroy();
