@@ -51,12 +51,15 @@ fn by_text(role: &str) -> Vec<Vec<u8>> {
     words
 }
 
-fn load_all(client: &mut Client) {
+/// A client of a server that has the scripts.
+fn with_scripts(server: &Server) -> Client {
+    let mut client = server.connect();
     for script in SCRIPTS.iter() {
         client
             .raw(&[b"SCRIPT", b"LOAD", &script.text])
             .expect("loaded");
     }
+    client
 }
 
 /// The first word of an error, or the reply.
@@ -108,8 +111,7 @@ fn a_known_script_runs_natively_though_it_was_never_loaded() {
 #[test]
 fn scripts_on_a_lock_run_as_lua_while_its_twin_is_in_use() {
     let server = intercepting(&[]);
-    let mut client = server.connect();
-    load_all(&mut client);
+    let mut client = with_scripts(&server);
     client.int("FAIRLOCK.ACQUIRE {k} holder SESSION");
     let roles = ["try-lock", "lock", "renew", "unlock", "force-unlock"];
     for role in roles {
@@ -202,8 +204,7 @@ fn scripts_of_others_pass_untouched() {
 #[test]
 fn it_is_switched_on_and_off_while_clients_go_on() {
     let server = Interception::Off.server(&[]);
-    let mut client = server.connect();
-    load_all(&mut client);
+    let mut client = with_scripts(&server);
     assert_eq!(client.run_words(&call("lock")), "(nil)");
     client.run("CONFIG SET fairlock.intercept-eval yes");
     assert_eq!(client.run_words(&call("lock")), "(nil)");
@@ -225,9 +226,7 @@ fn it_is_switched_on_and_off_while_clients_go_on() {
 #[test]
 fn what_it_does_not_know_is_left_to_the_script() {
     let [lua, native] = both(&[]);
-    let (mut lua, mut client) = (lua.connect(), native.connect());
-    load_all(&mut lua);
-    load_all(&mut client);
+    let (mut lua, mut client) = (with_scripts(&lua), with_scripts(&native));
     let mut strange = call("lock");
     strange[6] = b"soon".to_vec();
     let mut short = call("unlock");
@@ -259,8 +258,7 @@ fn what_it_does_not_know_is_left_to_the_script() {
 fn events_are_those_of_the_script() {
     let [lua, native] = both(&["--notify-keyspace-events", "KEA"]);
     let [of_lua, of_native] = [lua, native].map(|server| {
-        let mut client = server.connect();
-        load_all(&mut client);
+        let mut client = with_scripts(&server);
         let log = Client::events(server.port, || {
             for (role, owner) in [
                 ("try-lock", "a:1"),
@@ -305,14 +303,11 @@ fn in_a_transaction_it_runs_natively_too() {
 #[test]
 fn full_memory_refuses_the_lock_and_lets_it_be_given_up() {
     let server = intercepting(&[]);
-    let mut client = server.connect();
-    load_all(&mut client);
+    let mut client = with_scripts(&server);
     assert_eq!(client.run_words(&call("lock")), "(nil)");
     client.run("CONFIG SET maxmemory 1");
-    assert_eq!(
-        code(&client.run_words(&call_by("lock", "other", "a:1"))),
-        "OOM"
-    );
+    let of_other = call_by("lock", "other", "a:1");
+    assert_eq!(code(&client.run_words(&of_other)), "OOM");
     // With one key more than the native form has, it runs as Lua.
     let mut as_lua = call_by("lock", "k", "b:1");
     as_lua[2] = b"4".to_vec();
@@ -326,8 +321,7 @@ fn full_memory_refuses_the_lock_and_lets_it_be_given_up() {
 fn a_replica_leaves_scripts_alone() {
     let master = Server::start();
     let replica = intercepting(&[]);
-    let mut client = replica.connect();
-    load_all(&mut client);
+    let mut client = with_scripts(&replica);
     follow(&replica, &master);
     let reply = client.run_words(&call("lock"));
     assert_eq!(code(&reply), "READONLY");

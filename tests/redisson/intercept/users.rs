@@ -4,12 +4,11 @@ use std::thread;
 
 use fairlock_testing::{Client, Server, wait_until};
 
-use super::{both, call, code, counters, intercepting, load_all};
+use super::{both, call, code, counters, intercepting, with_scripts};
 
 /// Connections of an administrator and of a user that may do everything as yet. The server has the scripts.
 fn admin_and_user(server: &Server) -> (Client, Client) {
-    let mut admin = server.connect();
-    load_all(&mut admin);
+    let mut admin = with_scripts(server);
     admin.run("ACL SETUSER user on nopass ~* &* +@all");
     let mut user = server.connect();
     user.run("AUTH user any");
@@ -75,9 +74,8 @@ fn users_may_do_what_their_permissions_allow_the_script() {
 
 /// A user with these permissions unlocks a lock that has a waiter.
 fn unlock_as(server: &Server, rules: &str) -> String {
-    let mut admin = server.connect();
-    admin.run("FLUSHALL");
-    load_all(&mut admin);
+    server.connect().run("FLUSHALL");
+    let mut admin = with_scripts(server);
     admin.run(&format!("ACL SETUSER user reset on nopass {rules}"));
     admin.run_words(&call("lock"));
     admin.run("RPUSH redisson_lock_queue:{k} b:1");
@@ -90,8 +88,7 @@ fn unlock_as(server: &Server, rules: &str) -> String {
 #[test]
 fn a_user_whose_commands_are_listed_needs_ours_before_7_2() {
     let server = intercepting(&[]);
-    let mut admin = server.connect();
-    load_all(&mut admin);
+    let mut admin = with_scripts(&server);
     let listed = "+evalsha +@hash +@list +@sortedset +@keyspace +@string +@pubsub";
     admin.run(&format!("ACL SETUSER user on nopass ~* &* {listed}"));
     let mut user = server.connect();
@@ -153,8 +150,7 @@ fn permissions_that_change_before_a_transaction_runs_or_in_it_count() {
 #[test]
 fn a_script_reaches_nothing_that_the_commands_of_the_lock_do_not() {
     let server = intercepting(&[]);
-    let mut admin = server.connect();
-    load_all(&mut admin);
+    let mut admin = with_scripts(&server);
     admin.run("ACL SETUSER user on nopass resetchannels ~* -@all +evalsha +fairlock.evalsha");
     let mut user = server.connect();
     user.run("AUTH user any");
