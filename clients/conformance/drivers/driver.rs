@@ -12,7 +12,7 @@ use fairlock_client::locks::{Flavour, Held, Locks, Tasks, Threads};
 use fairlock_client::{Error, Event, Hook, Options};
 use given::options;
 use serde_json::{Value, from_value, json};
-use tokio::runtime::Runtime;
+use tokio::runtime::Builder;
 use tokio::sync::Notify;
 
 /// Whose calls can be waited for.
@@ -129,7 +129,9 @@ async fn answer<F: Driven>(r: Value, all: Requests<F>) {
 }
 
 fn serve<F: Driven>() {
-    let (runtime, all) = (Runtime::new().unwrap(), Requests::<F>::default());
+    let mut runtime = Builder::new_multi_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(5000).build();
+    let (runtime, all) = (runtime.unwrap(), Requests::<F>::default());
     for line in std::io::stdin().lines() {
         let work = answer(serde_json::from_str(&line.unwrap()).unwrap(), all.clone());
         let handle = runtime.handle().clone();
