@@ -41,9 +41,9 @@ cluster: module ## Start a cluster of six nodes with the module, keep it running
 # Most tests wait, so that many run at a time.
 export RUST_TEST_THREADS ?= 8
 
-# Without Go, Porcupine does not judge the histories of chaos.
+# Without Go, Porcupine does not judge the histories of chaos; without Java, no client there uses Redisson's scripts.
 test: setup check ## Formatting, lints, and the tests that need Rust and a server only
-	PORCUPINE=no $(LINTING) scripts/test/side-by-side --but redisson clients examples deployment
+	ONLY_RUST=yes $(LINTING) scripts/test/side-by-side --but redisson clients examples deployment
 
 test-all: setup-tests check ## All tests: real Redisson clients, the client packages, long fleets, killed masters, benchmarks
 	$(LINTING) scripts/test/side-by-side

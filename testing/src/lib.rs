@@ -37,3 +37,8 @@ pub use clock::MovableClock;
 pub use dice::Dice;
 pub use server::{Launch, Server, follow, free_port, send_signal};
 pub use wait::{give_up, wait_until};
+
+/// Whether tests go without what Java and Go are for (`make test`): the scripts of Redisson's releases, and Porcupine.
+pub fn needs_only_rust() -> bool {
+    std::env::var_os("ONLY_RUST").is_some()
+}

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlock_testing::redisson::Scripts;
 use fairlock_testing::{Server, server};
 
 use crate::actor::{GOING_OVER, start_of};
@@ -76,8 +75,7 @@ fn round(middle: Middle, seed: u64, milliseconds: u64) -> Vec<Violation> {
         turn: TURN * 1000,
         ..History::default()
     });
-    let scripts = Scripts::newest().clone();
-    let world = Arc::new(World::new(recorder, LOAD, scripts, CLIENTS, LOCKS));
+    let world = Arc::new(World::new(recorder, LOAD, CLIENTS, LOCKS));
     world.set_module(false);
     let witness = witness::start(&world);
     let mut harmer = Harmer::new(Arc::clone(&world), Disk::Always, seed, master, None);

@@ -3,8 +3,7 @@
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fairlock_testing::redisson::Scripts;
-
+use crate::actor::fetch_scripts;
 use crate::checker::Violation;
 use crate::harm::Disk;
 use crate::round;
@@ -28,7 +27,7 @@ pub fn number(variable: &str, default: u64) -> u64 {
 
 /// A quarter of `CHAOS_SECONDS`, in rounds that begin with `CHAOS_SEED` and count it up.
 fn keeps_its_promises(disk: Disk) {
-    let scripts = Scripts::newest();
+    fetch_scripts();
     let _alone = alone();
     let seconds = number("CHAOS_SECONDS", ROUND);
     let seed = number("CHAOS_SEED", 1);
@@ -38,7 +37,7 @@ fn keeps_its_promises(disk: Disk) {
         .max(1000);
     for seed in seed..seed + rounds {
         println!("{disk:?}: {length} ms, CHAOS_SEED={seed}");
-        nothing(&round::run(disk, seed, length, scripts), disk, seed);
+        nothing(&round::run(disk, seed, length), disk, seed);
     }
 }
 

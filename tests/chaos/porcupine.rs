@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+use fairlock_testing::needs_only_rust;
+
 use crate::checker::{Kind, Violation};
 use crate::history::History;
 use crate::written::{Title, write};
@@ -11,14 +13,14 @@ use crate::written::{Title, write};
 /// What it exits with if it has come to no end in time.
 const UNDECIDED: i32 = 3;
 
-/// What was found, and what Porcupine finds besides, unless `PORCUPINE=no` says that there is no Go to build it with
-/// (`make test`). A history in which anything was found is kept, and so is one that is wanted; its path is printed.
+/// What was found, and what Porcupine finds besides, where there may be Go to build it with. A history in which
+/// anything was found is kept, and so is one that is wanted; its path is printed.
 pub fn judge(history: &History, mut found: Vec<Violation>, title: &Title) -> Vec<Violation> {
     let wanted = std::env::var_os("CHAOS_HISTORY").map(PathBuf::from);
     let folder = wanted.as_deref();
     let folder = folder.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")));
     let path = write(history, &found, title, folder);
-    if std::env::var("PORCUPINE").as_deref() != Ok("no") {
+    if !needs_only_rust() {
         let (output, text) = said(Command::new(program()).arg(&path));
         println!("{text}");
         if !output.status.success() && output.status.code() != Some(UNDECIDED) {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fairlock_testing::redisson::Scripts;
 use fairlock_testing::{Server, follow};
 
 use crate::actor::{self, LEASE, SCRIPTED};
@@ -35,7 +34,7 @@ pub const BUSY: Load = Load {
 };
 
 /// Runs a round and checks its history. Returns what was found wrong.
-pub fn run(disk: Disk, seed: u64, milliseconds: u64, scripts: &Scripts) -> Vec<Violation> {
+pub fn run(disk: Disk, seed: u64, milliseconds: u64) -> Vec<Violation> {
     let turn = TURN.to_string();
     let options = [disk.options(), &["--fairlock.turn", &turn]].concat();
     let master = Server::with_movable_clock(&options);
@@ -55,7 +54,7 @@ pub fn run(disk: Disk, seed: u64, milliseconds: u64, scripts: &Scripts) -> Vec<V
         turn: TURN * 1000,
         ..History::default()
     });
-    let world = Arc::new(World::new(recorder, BUSY, scripts.clone(), CLIENTS, LOCKS));
+    let world = Arc::new(World::new(recorder, BUSY, CLIENTS, LOCKS));
     let witness = witness::start(&world);
     let mut harmer = Harmer::new(Arc::clone(&world), disk, seed, master, replica);
     let threads = actor::start(&world, seed);

@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fairlock_testing::Server;
-use fairlock_testing::redisson::Scripts;
 use fairlock_testing::resp::Reply;
 
 use crate::history::Recorder;
@@ -38,7 +37,6 @@ pub struct World {
     pub recorder: Recorder,
     pub load: Load,
     pub locks: usize,
-    pub scripts: Scripts,
     /// Where the master is.
     port: AtomicU16,
     /// Its process.
@@ -55,18 +53,11 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(
-        recorder: Recorder,
-        load: Load,
-        scripts: Scripts,
-        clients: usize,
-        locks: usize,
-    ) -> Self {
+    pub fn new(recorder: Recorder, load: Load, clients: usize, locks: usize) -> Self {
         Self {
             recorder,
             load,
             locks,
-            scripts,
             port: AtomicU16::new(0),
             server: AtomicU32::new(0),
             ahead: AtomicI64::new(0),

@@ -1,5 +1,6 @@
 //! Redisson's scripts, called rightly and nearly so, and other people's that call the module.
 
+use fairlock_testing::needs_only_rust;
 use fairlock_testing::redisson::harvest::harvest;
 use fairlock_testing::redisson::{NEWEST, OLD};
 use fastrand::Rng;
@@ -22,9 +23,14 @@ pub struct Script {
     arguments: usize,
 }
 
-/// All scripts in the module's table, those of two releases with their text.
+/// All scripts in the module's table, those of two releases with their text where there may be Java for their clients.
 pub fn redisson() -> Vec<Script> {
-    let known: Vec<_> = [NEWEST, OLD].iter().flat_map(|of| harvest(of)).collect();
+    let releases: &[_] = if needs_only_rust() {
+        &[]
+    } else {
+        &[NEWEST, OLD]
+    };
+    let known: Vec<_> = releases.iter().flat_map(|of| harvest(of)).collect();
     let lines = TABLE.lines().skip(1);
     lines
         .map(|line| {

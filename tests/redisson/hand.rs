@@ -45,6 +45,13 @@ impl Hand {
         self.eval("lock", &[&lease, owner, &patience, &now().to_string()])
     }
 
+    /// As [`Hand::lock`], by a clock that is an hour ahead.
+    pub fn lock_ahead(&mut self, owner: &str) -> String {
+        let ahead = now() + 3_600_000;
+        let [lease, patience] = [LEASE, PATIENCE].map(|number| number.to_string());
+        self.eval("lock", &[&lease, owner, &patience, &ahead.to_string()])
+    }
+
     /// Asks for `k` once, and does not wait.
     pub fn try_lock(&mut self, owner: &str) -> String {
         let [lease, patience] = [LEASE, PATIENCE].map(|number| number.to_string());

@@ -1,10 +1,7 @@
 //! Shows what no lock can promise on a server whose replicas or disk lag behind, and what fencing tokens and WAIT do
 //! about it.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use fairlock_testing::redisson::Scripts;
-use fairlock_testing::{Client, Server, follow, show, wait_until};
+use fairlock_testing::{Client, Server, follow, wait_until};
 
 /// Longer than the test, in milliseconds.
 const LEASE: &str = "600000";
@@ -103,45 +100,6 @@ fn a_master_that_must_have_a_replica_locks_nothing_without_one_but_still_hands_o
     }
     // The server itself serves the waiter in the queue when the lease ends.
     assert!(waiter.int() > 0);
-}
-
-/// Asks for `k` by Redisson's script, from a client whose clock is an hour ahead.
-fn ask_by_script(client: &mut Client, owner: &str) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.expect("after 1970") + Duration::from_hours(1);
-    let now = now.as_millis().to_string();
-    let reply = client.raw(&[
-        b"EVAL",
-        &Scripts::newest().lock.text,
-        b"3",
-        b"k",
-        b"redisson_lock_queue:{k}",
-        b"redisson_lock_timeout:{k}",
-        b"60000",
-        owner.as_bytes(),
-        b"300000",
-        now.as_bytes(),
-    ]);
-    show(&reply.expect("a reply"))
-}
-
-#[test]
-fn scripts_cost_a_poller_no_place_though_it_has_not_asked_at_the_new_master_yet() {
-    const POLL: &str = "FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 60000";
-    for asks in [false, true] {
-        let (master, replica, _) = held_on_both();
-        let mut client = master.connect();
-        client.run(POLL);
-        client.assert_reply("WAIT 1 0", "1");
-        let mut client = fail_over(master, &replica);
-        if asks {
-            client.run(POLL);
-        }
-        // By its client's clock the score of the head has passed.
-        ask_by_script(&mut client, "s");
-        let found = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
-        assert_eq!(found, "[p, s]");
-    }
 }
 
 #[test]

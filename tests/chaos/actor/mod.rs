@@ -18,6 +18,8 @@ use crate::history::{ANY, Answer, Call, EXCLUSIVE, Limit, Request, Way, micros};
 use crate::wire::{Gone, Wire};
 use crate::world::{World, lock_name, owner};
 
+pub use scripted::fetch_scripts;
+
 /// The lease of holds that their owners release, in milliseconds. Longer than all faults but a kill.
 pub const LEASE: u64 = 4000;
 /// The lease of holds that their owners overstay or die with, in milliseconds.

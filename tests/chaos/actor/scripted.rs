@@ -4,9 +4,11 @@
 use std::thread;
 use std::time::Duration;
 
+use fairlock_testing::needs_only_rust;
+use fairlock_testing::redisson::Scripts;
 use fairlock_testing::resp::Reply;
 
-use super::polling::{listen, quiet, script_acquired};
+use super::polling::{self, listen, quiet, script_acquired};
 use super::{Actor, Fate, LEASE, Over, SCRIPTED, refused};
 use crate::history::{Answer, Request, Way};
 use crate::world::{key, lock_name};
@@ -15,8 +17,18 @@ use crate::world::{key, lock_name};
 const WAIT: &str = "300000";
 const LATCH_TTL: &str = "1000";
 
-/// One attempt.
+/// Fetches the scripts, which takes longer than a round may wait.
+pub fn fetch_scripts() {
+    if !needs_only_rust() {
+        Scripts::newest();
+    }
+}
+
+/// One attempt; by the command where the scripts are not to be had.
 pub fn run(actor: &mut Actor) -> Result<(), Over> {
+    if needs_only_rust() {
+        return polling::run(actor);
+    }
     let lock = actor.begin(SCRIPTED.min(actor.world.locks));
     let (fate, lease) = actor.fate();
     acquire(actor, lock, lease)?;
@@ -33,7 +45,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
 
 fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
     let request = actor.request(lock, Way::Script, lease, false);
-    let text = String::from_utf8_lossy(&actor.world.scripts.lock.text).into_owned();
+    let text = String::from_utf8_lossy(&Scripts::newest().lock.text).into_owned();
     let (name, queue, deadlines) = (lock_name(lock), key("queue", lock), key("timeout", lock));
     let (owner, lease) = (actor.name.clone(), lease.to_string());
     let mut retry_after = Duration::ZERO;
@@ -57,7 +69,7 @@ fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
 
 /// Until no hold is left: asking again after a lost reply may have added one.
 fn unlock(actor: &mut Actor, lock: usize) -> Result<(), Over> {
-    let text = String::from_utf8_lossy(&actor.world.scripts.unlock.text).into_owned();
+    let text = String::from_utf8_lossy(&Scripts::newest().unlock.text).into_owned();
     let (name, queue, deadlines) = (lock_name(lock), key("queue", lock), key("timeout", lock));
     let (channel, owner, lease) = (key("_channel", lock), actor.name.clone(), LEASE.to_string());
     loop {

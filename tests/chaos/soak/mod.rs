@@ -10,9 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fairlock_testing::Server;
-use fairlock_testing::redisson::Scripts;
 
-use crate::actor::{self, SCRIPTED};
+use crate::actor::{self, SCRIPTED, fetch_scripts};
 use crate::checker::{self, Violation};
 use crate::guarantees::{alone, number};
 use crate::history::{History, Recorder};
@@ -40,14 +39,14 @@ const ROWS: u64 = 360;
 #[test]
 #[ignore = "takes minutes: make test-all"]
 fn memory_and_descriptors_stay_where_they_are() {
-    let scripts = Scripts::newest();
+    fetch_scripts();
     let _alone = alone();
     let seconds = number("SOAK_SECONDS", SHORT);
     let options = "--appendonly yes --appendfsync everysec --auto-aof-rewrite-min-size 4mb --fairlock.turn 3000";
     let options: Vec<&str> = options.split(' ').collect();
     let server = Server::with(&options);
     let recorder = Recorder::new(history());
-    let world = Arc::new(World::new(recorder, LOAD, scripts.clone(), CLIENTS, LOCKS));
+    let world = Arc::new(World::new(recorder, LOAD, CLIENTS, LOCKS));
     world.set_master(&server);
     let threads = actor::start(&world, number("CHAOS_SEED", 1));
     let witness = witness::start(&world);
