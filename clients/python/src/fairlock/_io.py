@@ -183,9 +183,9 @@ class Io:
         replies: list[Any] = []
         try:
             await maybe(connection.send_packed_command(connection.pack_commands(commands)))
-            for _ in commands:
+            for word, *_ in commands:
                 try:
-                    replies.append(await self.read(connection, timeout))
+                    replies.append(await self.read(connection, timeout, word == "WAIT"))
                 except redis_errors.ResponseError as error:
                     replies.append(error)
         except BaseException:

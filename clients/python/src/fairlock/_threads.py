@@ -103,8 +103,9 @@ class Threads(Io):
 
     within = contextlib.nullcontext
 
-    async def read(self, connection: Any, timeout: float) -> Any:
-        is_limited = 0 < (connection.socket_timeout or 0) <= timeout  # by the library
+    async def read(self, connection: Any, timeout: float, is_wait: bool) -> Any:
+        # By the library; replicas may take longer.
+        is_limited = not is_wait and 0 < (connection.socket_timeout or 0) <= timeout
         if not is_limited and not connection.can_read(min(timeout, LONGEST)):
             raise redis_errors.TimeoutError("no answer in time")
         return connection.read_response(disable_decoding=True)

@@ -60,7 +60,7 @@ class Tasks(Io):
 
     within = staticmethod(asyncio.timeout)
 
-    async def read(self, connection: Any, timeout: float) -> Any:
+    async def read(self, connection: Any, timeout: float, _is_wait: bool) -> Any:
         # The timeout around this is the shorter one: after its own it would return None.
         return await connection.read_response(disable_decoding=True, timeout=timeout + 1)
 
