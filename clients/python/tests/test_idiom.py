@@ -214,6 +214,15 @@ def test_a_connection_that_the_library_closes_while_it_is_written_to_has_failed(
     asyncio.run(io.run(work()))
 
 
+def test_what_the_library_tries_again_for_longer_than_a_command_may_take_is_told():
+    async def main():
+        async with redis.asyncio.Redis(port=1) as client, fairlock.aio.Locks(client, command_timeout=0.3) as locks:
+            with pytest.raises(fairlock.NotInTime, match="refused"):
+                await locks.acquire("orders", wait=1)
+
+    asyncio.run(main())
+
+
 def test_tasks_need_no_server():
     async def main():
         async with fairlock.aio.Locks(fakeredis.FakeAsyncRedis()) as locks:

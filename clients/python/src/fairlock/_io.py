@@ -127,7 +127,7 @@ class Io:
                 try:
                     result = await getattr(self, step)(*given)
                 except BaseException as failed:
-                    error = redis_errors.ConnectionError(f"closed by the client: {failed}") if isinstance(failed, CLOSED) else failed
+                    error = redis_errors.ConnectionError(f"closed by the client: {failed}") if isinstance(failed, CLOSED) else tried(failed)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
@@ -266,6 +266,12 @@ class Io:
                         listener.is_over = True
                         await listener.send("UNSUBSCRIBE")  # The reader gets the answer, and ends.
         self.listeners.clear()
+
+
+def tried(error: BaseException) -> BaseException:
+    """If asyncio's time was up while redis-py paused before another try to connect, why the last one failed."""
+    last = error.__cause__ and error.__cause__.__context__
+    return last if isinstance(error, TimeoutError) and isinstance(last, redis_errors.ConnectionError) else error
 
 
 def check_client(client: Any, library: Any, other: Any) -> None:
