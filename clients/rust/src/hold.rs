@@ -159,9 +159,7 @@ impl Hold {
                 && failure.is_refusal()
             {
                 let name = &self.event.name;
-                tell(format_args!(
-                    "fairlock: {name} cannot be renewed: {failure}"
-                ));
+                tell(format_args!("{name} cannot be renewed: {failure}"));
             }
         }
     }

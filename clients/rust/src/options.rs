@@ -48,16 +48,13 @@ pub type Hook = Arc<dyn Fn(&Event) + Send + Sync>;
 
 pub(crate) fn call(hook: Option<&Hook>, event: &Event) {
     if hook.is_some_and(|hook| catch_unwind(AssertUnwindSafe(|| hook(event))).is_err()) {
-        tell(format_args!(
-            "fairlock: a hook has failed for {}",
-            event.name
-        ));
+        tell(format_args!("a hook has failed for {}", event.name));
     }
 }
 
 /// On standard error. Where nobody reads that, `eprintln!` would panic, and end the task that renews a lock.
 pub(crate) fn tell(what: impl Display) {
-    let _ = writeln!(io::stderr(), "{what}");
+    let _ = writeln!(io::stderr(), "fairlock: {what}");
 }
 
 /// Each option: what it is, its type, its default.

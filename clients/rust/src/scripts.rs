@@ -82,6 +82,6 @@ pub fn warning(address: &str, is_denied: bool) -> String {
         ("the server does not have the fairlock module", "Load it")
     };
     format!(
-        "fairlock: {address}: {why}: locks are taken by scripts. {cure} for hand-off, sessions and shared locks, or set module to Required to refuse"
+        "{address}: {why}: locks are taken by scripts. {cure} for hand-off, sessions and shared locks, or set module to Required to refuse"
     )
 }
