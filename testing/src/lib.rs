@@ -2,6 +2,7 @@
 //!
 //! - [`Server`]: a real server for one test, with the module or without; [`cluster`]: several;
 //! - [`Client`]: a connection for tests; [`Blocked`], [`Listener`], [`Wire`]: others;
+//! - [`Program`]: another program for one test;
 //! - [`commands`]: the module's commands, for tests that go over all of them;
 //! - [`wait_until`]: tests wait for conditions, never for time;
 //! - [`lua`]: the commands as scripts;
@@ -27,6 +28,7 @@ pub mod dice;
 pub mod lua;
 pub mod native;
 pub mod paths;
+pub mod program;
 pub mod redisson;
 pub mod resp;
 pub mod server;
@@ -35,6 +37,7 @@ mod wait;
 pub use client::{Blocked, Client, Listener, Message, WAKE_UPS, Wire, show};
 pub use clock::MovableClock;
 pub use dice::Dice;
+pub use program::{Ended, Program, is_alive};
 pub use server::{Launch, Server, follow, free_port, send_signal};
 pub use wait::{give_up, wait_until};
 

@@ -1,65 +1,30 @@
 //! The programs that use the client packages: each does what its first lines say.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 
-use fairlock_testing::{Server, paths, send_signal, wait_until};
-
-/// A program under way; killed when dropped.
-struct Program {
-    child: Child,
-    said: BufReader<ChildStdout>,
-}
+use fairlock_testing::{Program, Server, paths, wait_until};
 
 /// Starts a program at a server, with its dependencies and more arguments.
 fn start(language: &str, program: &str, server: &Server, more: &[&str]) -> Program {
     // The script becomes the program, so that its process is the program's.
-    let mut child = Command::new(paths::root().join("scripts/clients").join(language))
+    let script = paths::root().join("scripts/clients").join(language);
+    let mut command = Command::new(script);
+    command
         .arg("run")
         .arg(paths::root().join("examples").join(program))
         .arg(format!("redis://127.0.0.1:{}", server.port))
         .args(more)
-        .env("CARGO_TARGET_DIR", paths::target())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("started");
-    let said = BufReader::new(child.stdout.take().expect("piped"));
-    Program { child, said }
+        .env("CARGO_TARGET_DIR", paths::target());
+    Program::start(&mut command)
 }
 
-impl Program {
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.said.read_line(&mut line).expect("read");
-        line.trim_end().to_owned()
-    }
-
-    /// The rest of its output until it ends with success.
-    fn rest(mut self) -> String {
-        let mut said = String::new();
-        loop {
-            let line = self.line();
-            if line.is_empty() {
-                break;
-            }
-            said.push_str(&line);
-            said.push('\n');
-        }
-        assert!(self.child.wait().expect("ended").success(), "{said}");
-        said
-    }
-
-    fn ask_to_end(&self) {
-        send_signal(self.child.id(), "TERM");
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// What a program says until it ends with success.
+fn to_its_end(program: Program) -> String {
+    let ended = program.end();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.out
 }
 
 /// A field of FAIRLOCK.INFO.
@@ -85,9 +50,9 @@ fn workers_take_turns_at_the_orders_of_a_customer() {
     // Lost updates would show as smaller numbers.
     wait_until("all orders are billed", || bills() == ["10", "10"]);
     for worker in &workers {
-        worker.ask_to_end();
+        worker.signal("TERM");
     }
-    let said = workers.map(Program::rest).concat();
+    let said = workers.map(to_its_end).concat();
     assert_eq!(said.lines().count(), 20, "{said}");
     assert_eq!(server.connect().run("FAIRLOCK.LOCKS"), "[]");
     assert_eq!(server.connect().int("LLEN orders:under-way"), 0);
@@ -103,20 +68,20 @@ fn a_cron_job_that_four_machines_start_runs_once() {
         "echo ran with $FAIRLOCK_TOKEN; sleep 0.2",
     ];
     let machines = [0; 4].map(|_| start("python", "python/cron_once.py", &server, &job));
-    let said = machines.map(Program::rest).concat();
+    let said = machines.map(to_its_end).concat();
     let of = |part: &str| said.lines().filter(|line| line.contains(part)).count();
     assert_eq!(of("ran with "), 1, "{said}");
     assert_eq!(of("done, status 0"), 1, "{said}");
     assert_eq!(of("another machine has it"), 3, "{said}");
     // A machine that is late finds it taken.
-    let late = start("python", "python/cron_once.py", &server, &job).rest();
+    let late = to_its_end(start("python", "python/cron_once.py", &server, &job));
     assert_eq!(late, "report: another machine has it\n");
 }
 
 #[test]
 fn a_store_refuses_the_token_of_a_holder_that_slept() {
     let server = Server::start();
-    let said = start("python", "python/token_store.py", &server, &[]).rest();
+    let said = to_its_end(start("python", "python/token_store.py", &server, &[]));
     let shown = [
         "the next holder has written 7",
         "the store refuses the sleeper's 9: STALE token",
@@ -133,9 +98,9 @@ fn a_store_refuses_the_token_of_a_holder_that_slept() {
 fn a_leader_that_dies_is_followed_at_once_and_one_that_resigns_too() {
     let server = Server::start();
     let elect = |name: &str| start("typescript", "node/leader.mjs", &server, &[name]);
-    let mut first = elect("first");
-    assert!(first.line().starts_with("first leads, token "));
-    let (mut second, mut third) = (elect("second"), elect("third"));
+    let first = elect("first");
+    first.wait_for("first leads, token ");
+    let (second, third) = (elect("second"), elect("third"));
     wait_until("two wait", || field(&server, "leader", "waiting") == "2");
     drop(first); // Killed: it says nothing, and releases nothing.
     wait_until("another leads", || {
@@ -143,16 +108,16 @@ fn a_leader_that_dies_is_followed_at_once_and_one_that_resigns_too() {
     });
     // The server decides which of the two was first.
     let next = field(&server, "leader", "owner");
-    let is_second = next.contains(&format!(":{}:", second.child.id()));
+    let is_second = next.contains(&format!(":{}:", second.id()));
     let (leader, waiter) = if is_second {
-        (&mut second, &mut third)
+        (&second, &third)
     } else {
-        (&mut third, &mut second)
+        (&third, &second)
     };
-    assert!(leader.line().contains("leads, token "));
-    leader.ask_to_end();
-    assert!(leader.line().contains("has resigned"));
-    assert!(waiter.line().contains("leads, token "));
+    leader.wait_for("leads, token ");
+    leader.signal("TERM");
+    leader.wait_for("has resigned");
+    waiter.wait_for("leads, token ");
 }
 
 #[test]
@@ -165,11 +130,13 @@ fn the_messages_of_a_conversation_are_answered_one_after_another() {
 /// Two webhooks, and their senders.
 fn conversations(server: &Server) {
     let program = "python/conversations.py";
-    let mut webhooks = [0; 2].map(|_| start("python", program, server, &["0"]));
-    let ports = webhooks.each_mut().map(|webhook| {
-        let said = webhook.line();
-        let port = said.strip_prefix("listening on ").expect("a port");
-        port.parse::<u16>().expect("a port")
+    let webhooks = [0; 2].map(|_| start("python", program, server, &["0"]));
+    let ports = webhooks.each_ref().map(|webhook| {
+        webhook.wait_for("\n");
+        let said = webhook.printed("out");
+        let port = said.trim_end().strip_prefix("listening on ");
+        port.and_then(|port| port.parse::<u16>().ok())
+            .expect("a port")
     });
     let mut client = server.connect();
     let hard = send(ports[0], "ann", "a hard question");

@@ -4,7 +4,7 @@ use fairlock_testing::cluster::{Cluster, Node};
 use fairlock_testing::wait_until;
 
 use crate::metrics::{get, listening, read};
-use crate::program::Program;
+use crate::program;
 
 /// A lock on each of the masters.
 const LOCKS: [&str; 3] = ["b", "c", "a"];
@@ -18,17 +18,10 @@ fn cluster() -> [Node; 3] {
 
 #[test]
 fn a_lock_is_held_and_waited_for_and_lost_at_its_own_master() {
-    let servers = cluster();
-    for (server, lock) in servers.iter().zip(LOCKS) {
-        let script = format!("redis-cli -p {} EXISTS {lock}", server.port);
-        let args = ["exec", lock, "--", "sh", "-c", &script];
-        assert_eq!(Program::ended(servers[1].port, &args).said(), "1\n");
-    }
-    let [asked, master, _] = &servers;
-    let script = "echo ready; exec sleep 100";
-    let holder = Program::start(asked.port, &["exec", "c", "--", "sh", "-c", script]);
+    let [asked, master, _] = cluster();
+    let holder = program::start(asked.port, "exec c -- sh -c 'echo ready; exec sleep 100'");
     holder.wait_for("ready\n");
-    let waiter = Program::start(asked.port, &["exec", "c", "--", "true"]);
+    let waiter = program::start(asked.port, "exec c -- true");
     wait_until("it waits", || master.blocked() == 1);
     master.run("FAIRLOCK.BREAK c");
     assert_eq!(holder.end().code, 76);
@@ -36,8 +29,7 @@ fn a_lock_is_held_and_waited_for_and_lost_at_its_own_master() {
     // What is not there while its slot moves has to be asked for again.
     let slot = master.run("CLUSTER KEYSLOT c");
     master.run(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", asked.id));
-    let patient = ["exec", "c", "--reconnect", "10m", "--", "true"];
-    let early = Program::start(asked.port, &patient);
+    let early = program::start(asked.port, "exec c --reconnect 10m -- true");
     early.wait_for_error("refuses: ASK ");
     master.run(&format!("CLUSTER SETSLOT {slot} STABLE"));
     early.end().failed(0, "Asking again");
@@ -51,25 +43,24 @@ fn all_masters_are_asked_and_one_that_is_gone_does_not_hide_the_others() {
         server.run(&format!("FAIRLOCK.ACQUIRE {lock} bob ENQUEUE"));
     }
     let port = servers[1].port;
-    let nodes = servers
-        .each_ref()
-        .map(|server| format!("127.0.0.1:{}", server.port));
-    let out = |args: &[&str]| Program::ended(port, args).said();
-    let top = ["top", "--once", "--interval", "10ms", "--sort", "name"];
-    let shown = out(&top);
+    let nodes = servers.each_ref().map(Node::address);
+    let out = |arguments: &str| program::ended(port, arguments).said();
+    let top = "top --once --interval 10ms --sort name";
+    let shown = out(top);
     let names: Vec<_> = shown.lines().skip(1).map(|line| &line[..1]).collect();
     assert_eq!(names, ["a", "b", "c"]);
     assert!(shown.contains(&format!(" node={}\n", nodes[0])), "{shown}");
-    assert_eq!(out(&["locks", "--json"]).lines().count(), 3);
-    let metrics = read(&out(&["metrics"]));
+    assert_eq!(out("locks --json").lines().count(), 3);
+    let metrics = read(&out("metrics"));
     for node in &nodes {
         assert_eq!(metrics[&format!("up{{node={node}}}")], 1.0);
         let taken = format!("acquisitions_total{{way=immediate,node={node}}}");
         assert_eq!(metrics[&taken], 1.0);
     }
     for lock in ["a", "b"] {
-        assert!(out(&["info", lock]).contains("holder   ann "));
-        assert!(out(&["break", lock]).contains(" was held by ann; it is free now"));
+        assert!(out(&format!("info {lock}")).contains("holder   ann "));
+        let broken = out(&format!("break {lock}"));
+        assert!(broken.contains(" was held by ann; it is free now"));
     }
 
     let (_program, listens) = listening(&servers[2]);
@@ -77,18 +68,21 @@ fn all_masters_are_asked_and_one_that_is_gone_does_not_hide_the_others() {
     servers[2].signal("KILL");
     servers[2].exit_code();
     let gone = format!("cannot reach the server at {}", nodes[2]);
-    let ended = Program::ended(port, &top);
-    assert_eq!(ended.code, 69, "{ended:?}");
-    assert!(
-        ended.out.contains(&gone) && ended.out.contains("\nc holder=ann "),
-        "{ended:?}"
-    );
-    let ended = Program::ended(port, &["locks"]);
-    ended.failed(69, &gone);
-    assert!(ended.out.contains("c holder=ann "), "{ended:?}");
-    let ended = Program::ended(port, &["metrics"]);
-    ended.failed(69, &gone);
-    let rest = read(&ended.out);
+    let [shown, listed, metrics] = [top, "locks", "metrics"].map(|arguments| {
+        let ended = program::ended(port, arguments);
+        // `top` says it among the lines.
+        let says = [&ended.out, &ended.errors].map(|said| said.contains(&gone));
+        assert_eq!(
+            (ended.code, says),
+            (69, [arguments == top, arguments != top]),
+            "{ended:?}"
+        );
+        ended.out
+    });
+    for lines in [shown, listed] {
+        assert!(lines.contains("c holder=ann "), "{lines}");
+    }
+    let rest = read(&metrics);
     for (node, up) in nodes.iter().zip([1.0, 1.0, 0.0]) {
         assert_eq!(rest[&format!("up{{node={node}}}")], up);
     }

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock_testing::{Server, wait_until};
+use fairlock_testing::{Server, is_alive, wait_until};
 
-use crate::program::{Program, is_alive};
+use crate::program;
 
 #[test]
 fn whatever_takes_the_lock_away_ends_the_command_and_is_told_in_a_line() {
@@ -13,16 +13,16 @@ fn whatever_takes_the_lock_away_ends_the_command_and_is_told_in_a_line() {
     let (me, shared) = ("FAIRLOCK.ACQUIRE k me", "FAIRLOCK.ACQUIRE k me SHARED 3");
     let by_owner = "acquired anew as the same owner";
     for (options, happens, text) in [
-        (&[][..], &[kill][..], "the connection to the server at 127."),
-        (&[], &[free], "lost the lock k: it was freed"),
-        (&[], &["DEL k", other], "an\\u{1b}other holds it now"),
-        (&[], &[free, me], by_owner),
+        ("", &[kill][..], "the connection to the server at 127."),
+        ("", &[free], "lost the lock k: it was freed"),
+        ("", &["DEL k", other], "an\\u{1b}other holds it now"),
+        ("", &[free, me], by_owner),
         // One among several.
-        (&["--limit", "3"], &[free, shared], by_owner),
-        (&[], &[], "the server is gone"),
+        ("--limit 3", &[free, shared], by_owner),
+        ("", &[], "the server is gone"),
     ] {
         let server = Server::start();
-        let program = Program::holding(server.port, &[&["--owner", "me"], options].concat());
+        let program = program::holding(server.port, &format!("--owner me {options}"));
         if happens.is_empty() {
             server.signal("KILL");
         } else {
@@ -35,22 +35,13 @@ fn whatever_takes_the_lock_away_ends_the_command_and_is_told_in_a_line() {
 }
 
 #[test]
-fn a_lock_that_was_lost_just_before_the_end_is_reported() {
-    let server = Server::start();
-    let script = format!("redis-cli -p {} FAIRLOCK.BREAK k", server.port);
-    let program = Program::script(server.port, &[], &script);
-    program.end().failed(76, "lost");
-}
-
-#[test]
 fn without_an_answer_the_command_ends_before_the_lease_can() {
     // Of which a tenth is kept for what a busy machine is late by.
     const LEASE: Duration = Duration::from_secs(20);
     let server = Server::start();
     // It does not end by SIGTERM.
     let script = "trap '' TERM; echo $$; sleep 100; :";
-    let options = ["--lease", "20s", "--grace", "500ms"];
-    let program = Program::script(server.port, &options, script);
+    let program = program::script(server.port, "--lease 20s --grace 500ms", script);
     let [command] = program.pids();
     let (ended, took) = server.while_stopped(|| {
         let start = Instant::now();
@@ -66,7 +57,7 @@ fn without_an_answer_the_command_ends_before_the_lease_can() {
 #[test]
 fn a_program_that_was_stopped_for_longer_than_the_lease_asks_before_it_believes_in_a_loss() {
     let (server, mut client) = Server::connected();
-    let mut program = Program::holding(server.port, &["--lease", "20s"]);
+    let mut program = program::holding(server.port, "--lease 20s");
     program.signal("STOP");
     client.int("FAIRLOCK.ACQUIRE as-long me LEASE 20000");
     wait_until("a lease is over", || client.int("EXISTS as-long") == 0);
@@ -79,26 +70,35 @@ fn a_program_that_was_stopped_for_longer_than_the_lease_asks_before_it_believes_
 }
 
 #[test]
-fn what_ignores_the_signal_is_killed_the_command_or_what_it_started() {
-    let server = Server::start();
+fn what_the_command_has_started_ends_with_it_also_if_it_ignores_the_signal() {
+    let (server, mut client) = Server::connected();
     let child = "sh -c 'trap \"\" TERM; echo $$; exec sleep 100'";
     for script in [
         "trap '' TERM; sleep 100 & echo $!; echo $$; wait",
         &format!("{child} & echo $$; wait"),
     ] {
-        let program = Program::script(server.port, &["--grace", "100ms"], script);
+        let program = program::script(server.port, "--grace 100ms", script);
         let pids: [u32; 2] = program.pids();
-        server.connect().run("FAIRLOCK.BREAK k");
+        client.run("FAIRLOCK.BREAK k");
         program.end().failed(76, "");
         assert!(!pids.into_iter().any(is_alive), "{script}");
     }
+    // In a terminal that stays.
+    let exec = "\"$FAIRLOCK\" exec k -- sh -c 'sleep 300 & echo $!; wait; true'";
+    let mut program = program::in_terminal(server.port, &format!("{exec}; echo ended $?; read x"));
+    let [started] = program.pids();
+    client.run("FAIRLOCK.BREAK k");
+    program.wait_for("ended 76");
+    assert!(!is_alive(started));
+    program.type_in("\n");
+    assert_eq!(program.end().code, 0);
 }
 
 #[test]
 fn a_command_can_be_let_go_on() {
     let server = Server::start();
     let script = "echo ready; read line; echo \"got $line\"";
-    let mut program = Program::script(server.port, &["--on-loss", "ignore"], script);
+    let mut program = program::script(server.port, "--on-loss ignore", script);
     program.wait_for("ready\n");
     server.connect().run("FAIRLOCK.BREAK k");
     program.wait_for_error("the command goes on");
@@ -110,9 +110,9 @@ fn a_command_can_be_let_go_on() {
 #[test]
 fn when_the_program_itself_is_killed_the_command_ends_and_the_lock_is_free() {
     let (server, mut client) = Server::connected();
-    let program = Program::script(server.port, &[], "echo $$; exec sleep 100");
+    let program = program::script(server.port, "", "echo $$; exec sleep 100");
     let [command] = program.pids();
-    let waiting = Program::waiting(&server, &[]);
+    let waiting = program::waiting(&server, "");
     for program in [waiting, program] {
         program.signal("KILL");
         assert_eq!(program.end().code, -1);

@@ -20,6 +20,5 @@ mod pages;
 mod questions;
 mod refusals;
 mod signals;
-mod terminal;
 mod tls;
 mod waiting;

@@ -5,9 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use fairlock_testing::{Server, paths, wait_until};
+use fairlock_testing::{Program, Server, paths, wait_until};
 
-use crate::program::Program;
+use crate::program;
 
 /// Reads metrics: samples by their names, as `up{node=127.0.0.1:6379}`. Each must be there once.
 #[track_caller]
@@ -35,8 +35,14 @@ const KINDS: &str = "\
     1    wait_time_usec_count         wait_seconds_count{NODE}
     1e6  hold_time_usec_sum           hold_seconds_sum{NODE}";
 
+/// The metrics' names in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_');
+    words.filter(|word| word.starts_with("fairlock_")).collect()
+}
+
 #[test]
-fn every_field_of_info_is_a_metric_with_its_value() {
+fn every_field_of_info_is_a_metric_with_its_value_and_the_examples_ask_for_no_other() {
     let (server, mut client) = Server::connected();
     // `k` goes from `a` to `b`, and one more waits.
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
@@ -44,7 +50,8 @@ fn every_field_of_info_is_a_metric_with_its_value() {
     client.run("FAIRLOCK.RELEASE k a");
     waiter.int();
     let _waiter = server.block("FAIRLOCK.ACQUIRE k z");
-    let samples = read(&Program::ended(server.port, &["metrics"]).said());
+    let printed = program::ended(server.port, "metrics").said();
+    let samples = read(&printed);
     // Its title and the commit are none; whether it answers, is a replica, and all of each histogram come to it.
     let lines = client.text("INFO fairlock").lines().count();
     assert_eq!(samples.len(), lines - 2 + 4, "{samples:?}");
@@ -64,18 +71,6 @@ fn every_field_of_info_is_a_metric_with_its_value() {
         let is_it = number > 0.0 && (value * unit - number).abs() < 1e-3;
         assert!(is_it, "{kind}: {number}, {value}");
     }
-}
-
-/// The metrics' names in a text.
-fn names(text: &str) -> BTreeSet<&str> {
-    let words = text.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_');
-    words.filter(|word| word.starts_with("fairlock_")).collect()
-}
-
-#[test]
-fn the_examples_ask_for_what_is_there() {
-    let server = Server::start();
-    let printed = Program::ended(server.port, &["metrics"]).said();
     let there = printed.lines().filter(|line| !line.starts_with('#'));
     let there = there.filter_map(|line| line.split('{').next()).collect();
     let folder = paths::root().join("examples/metrics");
@@ -90,7 +85,7 @@ fn the_examples_ask_for_what_is_there() {
 
 /// The program, listening on all addresses of the machine at a port that the system chose.
 pub fn listening(server: &Server) -> (Program, u16) {
-    let program = Program::start(server.port, &["metrics", "--listen", ":0"]);
+    let program = program::start(server.port, "metrics --listen :0");
     program.wait_for_error("/metrics");
     let said = program.printed("errors");
     let at = said.trim().trim_end_matches("/metrics");
@@ -116,20 +111,21 @@ pub fn get(port: u16, path: &str) -> (u16, String) {
 
 #[test]
 fn prometheus_gets_the_figures_of_the_moment_whatever_other_clients_do() {
-    let server = Server::start();
+    let (server, mut client) = Server::connected();
     let (_program, port) = listening(&server);
     let _silent: Vec<_> = (0..80).map(|_| connect(port)).collect();
     // Longer than any head; it may be hung up on before all is sent.
     let _ = connect(port).write_all(&vec![0xff; 1 << 20]);
-    let name = format!(
-        "acquisitions_total{{way=immediate,node=127.0.0.1:{}}}",
-        server.port
-    );
-    let taken = || read(&get(port, "/metrics").1)[&name];
+    let node = format!("node=127.0.0.1:{}", server.port);
+    let taken =
+        || read(&get(port, "/metrics").1)[&format!("acquisitions_total{{way=immediate,{node}}}")];
     assert_eq!(taken(), 0.0);
-    server.connect().int("FAIRLOCK.ACQUIRE k me");
+    client.int("FAIRLOCK.ACQUIRE k me");
     assert_eq!(taken(), 1.0);
     assert_eq!(get(port, "/metric").0, 404);
+    let address = format!("127.0.0.1:{port}");
+    let second = program::ended(server.port, format!("metrics --listen {address}"));
+    second.failed(1, &format!("cannot listen on {address}: "));
 }
 
 #[test]
@@ -156,12 +152,4 @@ fn a_server_that_goes_away_is_told_of_and_waited_for_until_sigterm() {
     ended.failed(0, "wants a password");
     let told = ended.errors.matches("wants a password").count();
     assert_eq!(told, 1, "{ended:?}");
-}
-
-#[test]
-fn an_address_that_is_taken_ends_it() {
-    let server = Server::start();
-    let address = format!("127.0.0.1:{}", server.port);
-    let ended = Program::ended(server.port, &["metrics", "--listen", &address]);
-    ended.failed(1, &format!("cannot listen on {address}: "));
 }

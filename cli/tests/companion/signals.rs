@@ -1,8 +1,8 @@
-//! Signals that `fairlock exec` gets.
+//! Signals that the program gets, from other processes and from a terminal.
 
-use fairlock_testing::{Server, wait_until};
+use fairlock_testing::{Server, send_signal, wait_until};
 
-use crate::program::Program;
+use crate::program;
 
 #[test]
 fn they_are_passed_on_to_the_command() {
@@ -11,13 +11,12 @@ fn they_are_passed_on_to_the_command() {
         let script = format!(
             "trap 'echo {signal}; exit 5' {signal}; echo ready; while :; do sleep 0.05; done"
         );
-        let program = Program::script(server.port, &[], &script);
+        let program = program::script(server.port, "", &script);
         program.wait_for("ready\n");
         program.signal(signal);
         let ended = program.end();
         assert_eq!((ended.code, ended.out), (5, format!("ready\n{signal}\n")));
     }
-    assert_eq!(server.connect().run("EXISTS k"), "0");
 }
 
 #[test]
@@ -26,7 +25,7 @@ fn during_the_wait_they_end_it_and_the_place_is_given_up() {
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     // A code of its own, not the signal's: as PID 1 the kernel would ignore a signal that nobody listens to.
     for (signal, code) in [("HUP", 129), ("INT", 130), ("TERM", 143)] {
-        let program = Program::waiting(&server, &[]);
+        let program = program::waiting(&server, "");
         program.signal(signal);
         assert_eq!(program.end().code, code);
         wait_until("the queue is empty", || {
@@ -38,13 +37,61 @@ fn during_the_wait_they_end_it_and_the_place_is_given_up() {
 #[test]
 fn what_was_ignored_stays_ignored() {
     let server = Server::start();
-    let script = "trap '' HUP; exec \"$FAIRLOCK\" exec k -- sh -c 'grep SigIgn /proc/self/status; read line'";
-    let mut program = Program::in_shell(server.port, script);
-    program.wait_for("SigIgn:");
-    program.signal("HUP");
-    program.type_in("\n");
-    let out = program.end().said();
-    let mask = out.trim().rsplit('\t').next().expect("a mask");
-    let mask = u64::from_str_radix(mask, 16).expect("a number");
-    assert_eq!(mask & 1, 1, "{mask:x}");
+    let signals = "sh -c 'kill -HUP $PPID $$; echo both are there'";
+    let script = format!("trap '' HUP; exec \"$FAIRLOCK\" exec k -- {signals}");
+    let ended = program::in_shell(server.port, &script).end();
+    assert_eq!(ended.said(), "both are there\n");
+}
+
+/// `top` has a screen of its own, and gives the terminal back.
+#[test]
+fn top_has_a_screen_until_it_is_told_to_end() {
+    let (server, mut client) = Server::connected();
+    client.int("FAIRLOCK.ACQUIRE orders ann SESSION");
+    let top = "sh -c 'echo $$; exec \"$FAIRLOCK\" top --interval 50ms'";
+    let line = format!("stty rows 24 cols 100; {top}; echo ended $?");
+    for (by, code) in [("q", 0), ("TERM", 143)] {
+        let mut program = program::in_terminal(server.port, &line);
+        let [pid] = program.pids();
+        program.wait_for("\u{1b}[?1049h");
+        program.wait_for("orders");
+        if by == "q" {
+            program.type_in(by);
+        } else {
+            send_signal(pid, by);
+        }
+        let ended = program.end();
+        assert!(ended.out.contains("\u{1b}[?1049l"), "{ended:?}");
+        assert!(ended.out.contains(&format!("ended {code}")), "{ended:?}");
+    }
+    let once = program::in_terminal(server.port, "\"$FAIRLOCK\" top --once --interval 10ms");
+    let out = once.end().out;
+    assert!(
+        out.starts_with("hand-offs=") && !out.contains('\u{1b}'),
+        "{out}"
+    );
+}
+
+/// The terminal sends it to the whole group in the foreground, which one of the commands has left.
+#[test]
+fn control_c_is_left_to_the_terminal_and_other_signals_are_passed_on() {
+    let server = Server::start();
+    let script =
+        "trap 'echo got-it' INT; trap 'echo told' USR1; echo ready; while :; do sleep 0.05; done";
+    for (command, reached) in [("sh", 1), ("setsid sh", 0)] {
+        let exec = "exec \"$FAIRLOCK\" exec k --";
+        let line = format!("echo $$; {exec} {command} -c \"{script}\"");
+        let mut program = program::in_terminal(server.port, &line);
+        let [pid] = program.pids();
+        program.wait_for("ready");
+        program.type_in("\u{3}");
+        if reached > 0 {
+            program.wait_for("got-it");
+        }
+        send_signal(pid, "USR1");
+        program.wait_for("told");
+        send_signal(pid, "TERM");
+        let ended = program.end();
+        assert_eq!(ended.out.matches("got-it").count(), reached, "{ended:?}");
+    }
 }

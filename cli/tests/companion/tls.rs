@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use fairlock_testing::{Server, free_port};
+use fairlock_testing::{Ended, Server, free_port};
 use tempfile::TempDir;
 
-use crate::program::{Ended, Program};
+use crate::program;
 
 /// A server for `locks.example`, and its port for TLS. All is one certificate.
 fn scene(cert: &str, key: &str) -> (Server, u16) {
@@ -23,8 +23,8 @@ fn scene(cert: &str, key: &str) -> (Server, u16) {
 }
 
 fn run(scheme: &str, port: u16, options: &str) -> Ended {
-    let line = format!("--url {scheme}://127.0.0.1:{port} exec k {options} -- echo done");
-    Program::ended(1, &line.split_whitespace().collect::<Vec<_>>())
+    let url = format!("{scheme}://127.0.0.1:{port}");
+    program::ended(1, format!("--url {url} exec k {options} -- echo done"))
 }
 
 #[test]

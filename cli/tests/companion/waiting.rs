@@ -6,21 +6,7 @@ use std::thread;
 
 use fairlock_testing::{Blocked, Server, wait_until};
 
-use crate::program::Program;
-
-#[test]
-fn it_says_who_holds_the_lock_and_its_place() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
-    client.run("FAIRLOCK.ACQUIRE k bob ENQUEUE PATIENCE 600000");
-    let program = Program::waiting(&server, &[]);
-    program.wait_for_error("waiting for the lock k: ann holds it, place 2 of 2\n");
-    client.run("FAIRLOCK.CANCEL k bob");
-    client.int("FAIRLOCK.RELEASE k ann");
-    let ended = program.end();
-    assert_eq!(ended.code, 3, "{ended:?}");
-    assert_eq!(ended.errors.lines().count(), 1, "{ended:?}");
-}
+use crate::program;
 
 /// As where its errors go to `grep -m1`.
 #[test]
@@ -29,7 +15,7 @@ fn it_goes_on_where_nobody_reads_what_it_says() {
     client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
     let exec = "\"$FAIRLOCK\" exec k -- sh -c 'echo started; exec sleep 100'";
     let script = format!("exec 3>&1; ({exec} >&3; echo $? >&3) 2>&1 | true");
-    let program = Program::in_shell(server.port, &script);
+    let program = program::in_shell(server.port, &script);
     let looked = || server.info("commandstats", "cmdstat_fairlock.queue");
     wait_until("it looks at the queue", || !looked().is_empty());
     client.int("FAIRLOCK.RELEASE k ann");
@@ -38,35 +24,53 @@ fn it_goes_on_where_nobody_reads_what_it_says() {
     assert_eq!(program.end().said(), "started\n76\n");
 }
 
-/// Busy with a script of somebody else's.
+#[test]
+fn a_wait_that_is_cut_short_is_taken_up_again_until_there_is_no_server() {
+    let (mut server, mut client) = Server::connected();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let program = program::waiting(&server, "--wait 10m");
+    client.run("CLIENT KILL TYPE normal SKIPME yes");
+    program.wait_for_error("was cut short");
+    wait_until("it waits again", || server.blocked() == 1);
+    // As a server does that becomes a replica.
+    let list = client.text("CLIENT LIST");
+    let mut list = list.split("\\n");
+    let waits = list.find(|line| line.contains(" flags=b ")).expect("it");
+    let id = waits.split([' ', '=']).nth(1).expect("an id");
+    assert_eq!(client.run(&format!("CLIENT UNBLOCK {id} ERROR")), "1");
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(program.end().code, 3);
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let program = program::waiting(&server, "--reconnect 300ms");
+    server.signal("KILL");
+    server.exit_code();
+    program.end().failed(69, "cannot reach the server");
+}
+
+/// Busy with a script of somebody else's, or with as many clients as it takes.
 #[test]
 fn a_busy_server_is_asked_again_for_the_lock_and_to_take_it_back() {
     let (server, mut client) = Server::connected();
-    let patient = ["--reconnect", "10m", "--lease", "10m"];
-    let mut first = Program::script(server.port, &patient, "echo ready; read line");
+    let patient = "--reconnect 10m --lease 10m";
+    let mut first = program::script(server.port, patient, "echo ready; read line");
     first.wait_for("ready\n");
     client.run("CONFIG SET lua-time-limit 1");
     let endless = Blocked::send(server.port, "EVAL repeat\nuntil(false) 0");
     wait_until("it is busy", || client.run("PING").contains("BUSY"));
     first.type_in("\n");
     first.wait_for_error("cannot give back the lock k yet: the server");
-    let second = Program::script(server.port, &patient, "exit 3");
+    let second = program::script(server.port, patient, "exit 3");
     second.wait_for_error("BUSY");
     client.run("SCRIPT KILL");
     assert!(endless.reply().starts_with("(error)"));
     assert_eq!(first.end().code, 0);
     assert_eq!(second.end().code, 3);
     assert_eq!(client.run("EXISTS k"), "0");
-}
-
-#[test]
-fn a_server_with_all_the_clients_it_takes_is_asked_again() {
-    let (server, mut client) = Server::connected();
     client.run("CONFIG SET maxclients 1");
-    let program = Program::script(server.port, &[], "exit 3");
-    program.wait_for_error("Asking again");
+    let third = program::script(server.port, "", "exit 3");
+    third.wait_for_error("Asking again");
     client.run("CONFIG SET maxclients 1000");
-    assert_eq!(program.end().code, 3);
+    assert_eq!(third.end().code, 3);
 }
 
 /// The port of a proxy for a server, which does not tell its clients when the server closes their connections.
@@ -86,12 +90,14 @@ fn proxy(server: u16) -> u16 {
 }
 
 #[test]
-fn a_connection_that_is_dead_on_the_servers_side_only_is_noticed() {
+fn it_says_who_holds_the_lock_and_its_place_and_notices_that_the_place_is_gone() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE k bob ENQUEUE PATIENCE 600000");
-    let program = Program::script(proxy(server.port), &[], "exit 3");
-    wait_until("it waits", || server.blocked() == 1);
+    let program = program::script(proxy(server.port), "", "exit 3");
+    program.wait_for_error("\n");
+    let said = "fairlock: waiting for the lock k: ann holds it, place 2 of 2\n";
+    assert_eq!(program.printed("errors"), said);
     client.run("CLIENT KILL TYPE normal SKIPME yes");
     program.wait_for_error("is dead. Asking again");
     wait_until("it waits again", || server.blocked() == 1);
