@@ -7,16 +7,17 @@ use crate::program;
 #[test]
 fn the_commands_status_is_passed_on_and_the_lock_is_free_by_then() {
     let (server, mut client) = Server::connected();
-    let loses_it = format!("redis-cli -p {} FAIRLOCK.BREAK k", server.port);
-    for (command, code, error) in [
-        ("true", 0, ""),
-        ("sh -c 'exit 7'", 7, ""),
-        ("sh -c 'kill -TERM $$'", 143, ""),
-        ("no-such-command", 127, "no-such-command"),
-        ("/", 126, "/"),
+    // One that is held together with others is looked at each second only.
+    let loses_it = format!("--shared -- redis-cli -p {} FAIRLOCK.BREAK k", server.port);
+    for (arguments, code, error) in [
+        ("-- true", 0, ""),
+        ("-- sh -c 'exit 7'", 7, ""),
+        ("-- sh -c 'kill -TERM $$'", 143, ""),
+        ("-- no-such-command", 127, "no-such-command"),
+        ("-- /", 126, "/"),
         (&loses_it, 76, "lost"),
     ] {
-        let ended = program::ended(server.port, format!("exec k -- {command}"));
+        let ended = program::ended(server.port, format!("exec k {arguments}"));
         ended.failed(code, error);
         assert_eq!(ended.errors.is_empty(), error.is_empty(), "{ended:?}");
         assert_eq!(client.run("EXISTS k"), "0");
@@ -37,6 +38,8 @@ fn the_command_is_told_what_it_holds_and_the_lock_is_bound_to_the_connection() {
     // It is renewed after a third.
     assert!((50_000..=90_000).contains(&client.int("PTTL k")));
     assert!(client.run("FAIRLOCK.INFO k").contains("session, 1"));
+    // So it learns of changes at once.
+    assert_eq!(server.info("clients", "tracking_clients"), "1");
     assert_eq!(program.terminate(), 143);
 }
 
