@@ -1,6 +1,7 @@
 """Real servers for the rows, each in a directory of its own, what is done to them, and a proxy."""
 
 import contextlib
+import itertools
 import pathlib
 import signal
 import tempfile
@@ -13,6 +14,7 @@ CLIENTS = pathlib.Path(__file__).parents[1]
 LUA = CLIENTS / "lua"
 # Milliseconds of silence after which a server is taken for dead: where one is killed, and else. On a busy machine a second may be but slow.
 DEAD, ALIVE = 1000, 60_000
+STARTING = 3000  # So that the nodes of a cluster ask each other often, and soon know each other.
 SLOTS = {"a": (0, 5460), "b": (5461, 10922), "c": (10923, 16383)}
 
 
@@ -66,19 +68,19 @@ class Servers:
         until("s knows b", lambda: "slaves=1" in call(sentinel.port, "INFO", "sentinel"))
 
     def _start_cluster(self):
-        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(ALIVE), "--cluster-port", "BUS"]
+        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(STARTING), "--cluster-port", "BUS"]
         for epoch, name in enumerate("abcd", start=1):
             call(self._add(name, *options).port, "CLUSTER", "SET-CONFIG-EPOCH", epoch)
         for name, slots in self.slots.items():
             call(self.port(name), "CLUSTER", "ADDSLOTSRANGE", *slots)
-        a = self.port("a")
-        for name in "bcd":
-            call(a, "CLUSTER", "MEET", HOST, self.reached_at(name), self._bus(name))
+        for name, other in itertools.combinations("abcd", 2):
+            call(self.port(name), "CLUSTER", "MEET", HOST, self.reached_at(other), self._bus(other))
         self._until_all("know each other", lambda port: self._known(port) == 4)
         self.follow("d", "a")
         role = "myself,slave", " slave "
         self._until_all("know d's role", lambda port: " slave " in call(port, "CLUSTER", "NODES").replace(*role))
         self._until_all("are up", lambda port: "cluster_state:ok" in call(port, "CLUSTER", "INFO"))
+        self._notice_after(ALIVE)
 
     def follow(self, replica, master):
         replica, master = self.port(replica), self.port(master)

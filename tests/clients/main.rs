@@ -122,15 +122,3 @@ fn while_partitions_last_no_lock_has_two_confirmed_holders() {
     }
     print!("{}", check(&mut faults));
 }
-
-/// Without interception, where scripts and commands work on the same queues, and with it.
-#[test]
-#[ignore = "takes minutes: make test-all"]
-fn while_the_module_is_loaded_no_waiter_loses_its_place() {
-    let _lane = lane(1);
-    for intercept in [None, Some("--intercept")] {
-        let mut fleet = program(SECONDS, "clients/conformance/lab/fleet");
-        fleet.args(["--seconds", "15"]).args(intercept);
-        check(fleet.args(LANGUAGES));
-    }
-}

@@ -1,4 +1,4 @@
-"""Which holds of a lock overlapped although its limit excludes it: the analysis of `faults` and `fleet`, from events alone.
+"""Which holds of a lock overlapped although its limit excludes it: the analysis of `faults`, from events alone.
 
 Events are dictionaries with `at` in seconds. Workers say `begin`, `end` and `late` (the release was told that the lock had been lost), and
 `exit` when a process has ended.
@@ -19,7 +19,6 @@ class Hold:
     lock: str
     limit: int
     token: int
-    owner: str
     begin: float
     end: float = math.inf
     how: str = "open"
@@ -67,7 +66,7 @@ def holds_of(events):
     for event in events:
         key = event.get("process"), event.get("lock"), event.get("token")
         if event["event"] == "begin":
-            holds[key] = Hold(event["package"], *key[:2], event["limit"], event["token"], event["owner"], event["at"])
+            holds[key] = Hold(event["package"], *key[:2], event["limit"], event["token"], event["at"])
         elif event["event"] == "end":
             holds[key].end, holds[key].how = event["at"], event["how"]
         elif event["event"] == "late":
@@ -107,25 +106,3 @@ def pairs_of(overlap):
 
 def fault_before(at, faults):
     return max((fault for fault in faults if fault["at"] <= at), key=lambda fault: fault["at"], default=None)
-
-
-def overtaken(seen, holds):
-    """Pairs seen in a queue, the second of which was served before the first."""
-    tokens = {hold.owner: hold.token for hold in holds}
-    found = []
-    for lock, pairs in seen.items():
-        for (first, second), at in pairs.items():
-            if first in tokens and second in tokens and tokens[first] > tokens[second]:
-                found.append(f"{lock}: {first} ({tokens[first]}) was seen ahead of {second} ({tokens[second]}) at {at:.3f}")
-    return found
-
-
-def not_grown(holds):
-    """Holds of a lock without a greater token than the hold before them."""
-    found, last = [], {}
-    for hold in sorted(holds, key=lambda each: each.begin):
-        before = last.get(hold.lock)
-        if before and hold.token <= before.token:
-            found.append(f"{hold.lock}: {hold.token} after {before.token}")
-        last[hold.lock] = hold
-    return found

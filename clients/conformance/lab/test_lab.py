@@ -4,7 +4,7 @@ import socket
 
 import pytest
 from network import Network, both
-from overlaps import holds_of, not_grown, overlaps_of, overtaken, pairs_of
+from overlaps import holds_of, overlaps_of, pairs_of
 from servers import HOST
 
 LONG, A_MOMENT = 10, 0.3  # seconds: what is to come, and what is not
@@ -12,8 +12,7 @@ KILL, PLANNED = {"kind": "kill", "at": 10, "old": "a", "beside": "a"}, {"kind": 
 
 
 def begin(process, at, lock="a", limit=1, token=None):
-    return {"event": "begin", "process": process, "package": "p", "lock": lock, "limit": limit,
-            "owner": process, "token": token or int(at * 1000), "at": at}  # fmt: skip
+    return {"event": "begin", "process": process, "package": "p", "lock": lock, "limit": limit, "token": token or int(at * 1000), "at": at}
 
 
 def hold(process, first, last, how="release", **more):
@@ -67,19 +66,6 @@ def test_the_old_masters_hold_is_known_by_the_machine_that_was_cut_off_or_by_wha
     (overlap,) = overlaps_of(holds_of([*first, *last]), [KILL])
     (pair,) = pairs_of(overlap)
     assert (pair.old.process, pair.is_told_apart()) == (old, is_told_apart)
-
-
-def test_tokens_grow_from_hold_to_hold():
-    events = [*hold("x", 1, 2, token=7), *hold("y", 2, 3, token=8)]
-    assert not_grown(holds_of(events)) == []
-    events += [*hold("z", 4, 5, token=8), *hold("z", 4, 5, lock="b", token=1)]
-    assert not_grown(holds_of(events)) == ["a: 8 after 8"]
-
-
-def test_one_that_was_seen_behind_is_not_served_first():
-    holds = holds_of([*hold("x", 1, 2), *hold("y", 2, 3)])
-    assert overtaken({"a": {("x", "y"): 0.5, ("x", "gave up"): 0.5, ("gave up", "y"): 0.5}}, holds) == []
-    assert len(overtaken({"a": {("y", "x"): 0.5}}, holds)) == 1
 
 
 class Net:

@@ -1,7 +1,6 @@
 """Callers that take locks by the drivers of the packages (clients/conformance), and say when they hold which."""
 
 import functools
-import itertools
 import json
 import random
 import subprocess
@@ -57,19 +56,18 @@ class Record:
 
 
 class Worker:
-    """A process that uses a package, with some callers for each of the locks (`name[:limit]`).
+    """A process that uses a package, with a caller for each of the locks (`name[:limit]`).
 
-    Each holds its lock for a time from the range `hold`, and then pauses for one from `idle`, both in seconds. `has_names`: no two asks have
-    one owner, so that it can be told which was ahead of which. `source`: the address that its connections come from (Python only).
+    Each holds its lock for a time from the range `hold`, and then pauses for one from `idle`, both in seconds. `source`: the address that its
+    connections come from (Python only).
     """
 
-    def __init__(self, language, number, locks, client, options, record, folder, callers=2, hold=(0.05, 0.15), idle=(0, 0), has_names=False, source=None):
+    def __init__(self, language, number, locks, client, options, record, folder, hold, idle, source=None):
         self.name, self.language, self.record = f"{language}-{number}", language, record
-        self.has_names, self.asks = has_names, itertools.count(1)
         self.holding, self.idle, self.log, self.is_over = hold, idle, folder / f"{self.name}.log", threading.Event()
         self.driver = Driver(WORKERS[language], command_of(language, source))
         self.locks = self.driver.new(client, wait=WAIT, **options)
-        self.callers = [threading.Thread(target=self.call, args=lock.split(":"), daemon=True) for lock in locks for _ in range(callers)]
+        self.callers = [threading.Thread(target=self.call, args=lock.split(":"), daemon=True) for lock in locks]
         for caller in self.callers:
             caller.start()
 
@@ -80,8 +78,6 @@ class Worker:
     def call(self, lock, limit="1"):
         options = {"limit": int(limit)} if limit != "1" else {}
         while not self.is_over.is_set():
-            if self.has_names:
-                options["owner"] = f"{self.name}:{next(self.asks)}"
             try:
                 self.hold(self.locks.acquire(lock, **options), int(limit))
                 self.is_over.wait(random.uniform(*self.idle))
@@ -94,7 +90,7 @@ class Worker:
 
     def hold(self, held, limit):
         which = {"lock": held.name, "token": held.token}
-        self.say("begin", **which, limit=limit, owner=held.owner, at=time.time())
+        self.say("begin", **which, limit=limit, at=time.time())
         cause = held.lost(random.uniform(*self.holding))
         self.say("end", **which, at=time.time(), how=f"lost:{cause}" if cause else "release")
         try:
