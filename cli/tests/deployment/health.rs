@@ -2,24 +2,19 @@
 
 use std::process::Command;
 
-use fairlock_testing::Server;
 use fairlock_testing::paths::root;
+use fairlock_testing::{Program, Server};
 
-/// Asks the server; the exit code.
+/// Asks the server; the exit code must be this.
 #[track_caller]
 fn asked(server: &Server, word: &str, environment: &[(&str, &str)], code: i32) {
     let mut command = Command::new(root().join("packaging/image/health"));
-    let port = server.port.to_string();
     command
         .arg(word)
-        .env("FAIRLOCK_PORT", port)
-        .envs(environment.iter().copied());
-    let output = command.output().expect("started");
-    assert_eq!(
-        output.status.code(),
-        Some(code),
-        "{word} {environment:?}: {output:?}"
-    );
+        .env("FAIRLOCK_PORT", server.port.to_string());
+    command.envs(environment.iter().copied());
+    let ended = Program::start(&mut command).end();
+    assert_eq!(ended.code, code, "{word} {environment:?}: {ended:?}");
 }
 
 #[test]

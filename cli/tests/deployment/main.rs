@@ -10,8 +10,8 @@ mod health;
 use std::fs;
 use std::process::Command;
 
-use fairlock_testing::Server;
 use fairlock_testing::paths::root;
+use fairlock_testing::{Program, Server};
 use serde_json::Value;
 
 /// Releases of Kubernetes whose schemas the manifests are held against: what is old by now, and the newest.
@@ -30,11 +30,11 @@ fn documents(path: &str) -> Vec<Value> {
 #[track_caller]
 fn check(schema: &str, file: &str) {
     let mut command = Command::new(root().join("scripts/package/manifests"));
-    let output = command.arg(schema).arg(root().join(file)).output();
-    let output = output.expect("started");
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    command.arg(schema).arg(root().join(file));
+    let ended = Program::start(&mut command).end();
+    let said = ended.out + &ended.errors;
     // A kind without a schema is only a warning.
-    let is_good = output.status.success() && !said.contains("find schema");
+    let is_good = ended.code == 0 && !said.contains("find schema");
     assert!(is_good, "{schema}: {said}");
 }
 
