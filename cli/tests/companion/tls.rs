@@ -1,26 +1,8 @@
 //! TLS, with a certificate of the client, as servers want by default.
 
-use std::process::Command;
-
-use fairlock_testing::{Ended, Server, free_port};
-use tempfile::TempDir;
+use fairlock_testing::{Ended, Server};
 
 use crate::program;
-
-/// A server for `locks.example`, and its port for TLS. All is one certificate.
-fn scene(cert: &str, key: &str) -> (Server, u16) {
-    let port = free_port();
-    let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=locks";
-    let whose = "-addext subjectAltName=DNS:locks.example -addext basicConstraints=CA:FALSE";
-    let line = format!("{new} {whose} -keyout {key} -out {cert}");
-    let made = Command::new("openssl").args(line.split(' ')).output();
-    let made = made.expect("openssl is there");
-    assert!(made.status.success(), "{made:?}");
-    let files = format!("--tls-ca-cert-file {cert} --tls-cert-file {cert} --tls-key-file {key}");
-    let options = format!("--tls-port {port} {files}");
-    let server = Server::with(&options.split(' ').collect::<Vec<_>>());
-    (server, port)
-}
 
 fn run(scheme: &str, port: u16, options: &str) -> Ended {
     let url = format!("{scheme}://127.0.0.1:{port}");
@@ -29,10 +11,8 @@ fn run(scheme: &str, port: u16, options: &str) -> Ended {
 
 #[test]
 fn it_speaks_tls_as_redis_cli_does() {
-    let dir = TempDir::new().expect("a directory");
-    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
-    let (cert, key) = (path("cert"), path("key"));
-    let (server, port) = scene(&cert, &key);
+    let (server, port, files) = Server::with_tls(&[]);
+    let [cert, key] = ["cert", "key"].map(|name| files.path().join(name).display().to_string());
     let (trust, sni) = (format!("--cacert {cert}"), "--sni locks.example");
     let own = format!("--cert {cert} --key {key}");
     for options in [format!("{trust} {own} {sni}"), format!("{own} --insecure")] {

@@ -5,6 +5,7 @@
 
 mod launch;
 mod process;
+mod tls;
 
 use std::fs;
 use std::io::{Read, Write};

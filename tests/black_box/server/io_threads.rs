@@ -4,9 +4,7 @@ use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
-use fairlock_testing::server::FREE_PORT;
 use fairlock_testing::{Server, Wire, wait_until};
-use tempfile::TempDir;
 
 use super::cluster::give_all_slots;
 
@@ -74,35 +72,14 @@ fn nor_that_of_a_cluster() {
 
 #[test]
 fn a_lock_is_handed_over_between_connections_with_tls() {
-    let dir = TempDir::new().expect("a directory");
-    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
-    let (certificate, key) = (path("certificate"), path("key"));
-    let made = Command::new("openssl")
-        .args(
-            "req -x509 -nodes -subj /CN=localhost -newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
-                .split(' '),
-        )
-        .args(["-keyout", &key, "-out", &certificate])
-        .output();
-    assert!(made.expect("openssl is there").status.success());
     let options = ["--io-threads", "4", "--tls-auth-clients", "no"];
-    let tls = [
-        "--tls-port",
-        FREE_PORT,
-        "--tls-cert-file",
-        &certificate,
-        "--tls-key-file",
-        &key,
-    ];
-    let (server, mut holder) = Server::connected_with(&[&options[..], &tls].concat());
-    let port = holder.run("CONFIG GET tls-port");
-    let port = port.trim_matches(['[', ']']).rsplit(", ").next();
-    let port = port.expect("a port").to_owned();
+    let (server, port, _files) = Server::with_tls(&options);
+    let mut holder = server.connect();
     holder.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
     let pairs = "FAIRLOCK.ACQUIRE k *\nFAIRLOCK.RELEASE k *\n".repeat(50);
     let connect = || -> Child {
         let mut client = Command::new("redis-cli")
-            .args(["--tls", "--insecure", "-p", &port])
+            .args(["--tls", "--insecure", "-p", &port.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
