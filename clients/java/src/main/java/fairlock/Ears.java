@@ -1,6 +1,6 @@
 package fairlock;
 
-import static fairlock.Protocol.now;
+import static fairlock.Time.now;
 
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
@@ -18,10 +18,10 @@ final class Ears extends RedisPubSubAdapter<String, String> {
     static final class Ear {
         final String name;
         final String owner;
-        private final String channel;
         /** The last token that the owner has released. */
         volatile long released;
-        private final Set<Asker> users = new HashSet<>();
+        private final String channel;
+        private final Set<Ask> users = new HashSet<>();
         private volatile StatefulRedisPubSubConnection<String, String> connection;
         /** If nobody uses it, it ends a minute later. */
         private CompletableFuture<Void> idle = new CompletableFuture<>();
@@ -37,12 +37,12 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         }
     }
 
-    private final Wire wire;
+    private final Servers servers;
     /** By channel, so that those of one lock stand together. */
     private final NavigableMap<String, Ear> ears = new TreeMap<>();
 
-    Ears(Wire wire) {
-        this.wire = wire;
+    Ears(Servers servers) {
+        this.servers = servers;
     }
 
     private static String host() {
@@ -55,7 +55,7 @@ final class Ears extends RedisPubSubAdapter<String, String> {
     }
 
     /** For an acquisition; owner null: by a name that ended cleanly, or a new one. */
-    synchronized Ear take(String name, String owner, Asker user) {
+    synchronized Ear take(String name, String owner, Ask user) {
         String channels = Wire.key("redisson_lock__channel", name) + ":";
         Stream<Ear> unused = ears.tailMap(channels).values().stream().takeWhile(ear -> ear.name.equals(name)).filter(ear -> ear.users.isEmpty());
         Ear made = new Ear(name, owner == null ? PROCESS + UUID.randomUUID() : owner, channels);
@@ -67,11 +67,11 @@ final class Ears extends RedisPubSubAdapter<String, String> {
     }
 
     /** {@code isClean}: the server knows nothing of its owner, and will not learn of it any more. Else its name is not used again. */
-    synchronized void give(Ear ear, Asker user, boolean isClean) {
+    synchronized void give(Ear ear, Ask user, boolean isClean) {
         boolean isUnused = ear.users.remove(user) && ear.users.isEmpty();
         if (isUnused && isClean && ear.listens()) {
-            ear.released = Math.max(user.ask.released, user.ask.token);
-            ear.idle = Protocol.at(now() + 60_000 * Protocol.MS);
+            ear.released = user.released;
+            ear.idle = Time.at(now() + 60_000 * Time.MS);
             ear.idle.thenRun(() -> end(ear));
         } else if (isUnused) {
             end(ear);
@@ -82,28 +82,30 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         if (ear.users.isEmpty() && ears.remove(ear.channel, ear) && ear.listens()) {
             var commands = ear.connection.async();
             ear.connection = null;
-            (wire.servers.isSharded ? commands.sunsubscribe(ear.channel) : commands.unsubscribe(ear.channel)).exceptionally(error -> null);
+            (servers.isSharded ? commands.sunsubscribe(ear.channel) : commands.unsubscribe(ear.channel)).exceptionally(error -> null);
         }
     }
 
+    /** Until the subscription is confirmed. */
     CompletableFuture<Void> listen(Ear ear) {
-        Servers.Line current = wire.shared("ears", this);
-        boolean isSharded = wire.servers.isSharded;
-        return current.to(ear.name, null).thenCompose(made -> {
+        Servers.Line line = servers.shared("ears", this);
+        boolean isSharded = servers.isSharded;
+        return line.to(ear.name, null).thenCompose(made -> {
             var connection = (StatefulRedisPubSubConnection<String, String>) made;
-            return current.sent(ear.name, isSharded ? connection.async().ssubscribe(ear.channel) : connection.async().subscribe(ear.channel))
-                    .thenRun(() -> stands(ear, current, connection));
+            var commands = connection.async();
+            return line.checked(ear.name, isSharded ? commands.ssubscribe(ear.channel) : commands.subscribe(ear.channel))
+                    .thenRun(() -> stands(ear, line, connection));
         }).exceptionallyCompose(error -> {
-            if (!isSharded || !Wire.isUnknown(error)) {
+            if (!isSharded || !FairlockException.of("", error).isUnknown()) {
                 return CompletableFuture.failedFuture(error);
             }
-            wire.servers.isSharded = false;
+            servers.isSharded = false;
             return listen(ear);
         });
     }
 
-    private synchronized void stands(Ear ear, Servers.Line current, StatefulRedisPubSubConnection<String, String> connection) {
-        ear.connection = current.isOver() ? null : connection;
+    private synchronized void stands(Ear ear, Servers.Line line, StatefulRedisPubSubConnection<String, String> connection) {
+        ear.connection = line.isOver() ? null : connection;
     }
 
     /** The connection has ended. */
@@ -115,7 +117,7 @@ final class Ears extends RedisPubSubAdapter<String, String> {
     private static void tell(Ear ear, boolean listens) {
         if (ear != null) {
             ear.connection = listens ? ear.connection : null;
-            ear.users.forEach(each -> each.wake(listens));
+            ear.users.forEach(each -> each.wake(true));
         }
     }
 

@@ -79,7 +79,7 @@ public class FairlockException extends RuntimeException {
     }
 
     /** What Lettuce failed with, in a command or while it connected. */
-    static FairlockException of(String where, Throwable failed, boolean wasSent) {
+    static FairlockException of(String where, Throwable failed) {
         Throwable error = failed instanceof CompletionException && failed.getCause() != null ? failed.getCause() : failed, deepest = error;
         for (Throwable each = error; each != null; each = each.getCause()) {
             if (each instanceof FairlockException ours) {
@@ -91,7 +91,7 @@ public class FairlockException extends RuntimeException {
         }
         String text = deepest.getMessage() == null ? deepest.toString() : deepest.getMessage();
         FairlockException broken = new Unavailable(where + ": " + text, null, error);
-        broken.isUnheard = wasSent;
+        broken.isUnheard = true;
         return broken;
     }
 
@@ -119,5 +119,20 @@ public class FairlockException extends RuntimeException {
 
     boolean isPassing() {
         return this instanceof Unavailable;
+    }
+
+    /** The slot is at another node. */
+    boolean isElsewhere() {
+        return is("MOVED") || is("ASK");
+    }
+
+    /** The server does not know the command. The second text is Upstash's. */
+    boolean isUnknown() {
+        return is("ERR") && getMessage().matches("(?is).*(unknown command|command is not available).*");
+    }
+
+    /** The user may not run a command of the module. */
+    boolean isDenied() {
+        return is("NOPERM") && getMessage().matches("(?is).*'fairlock\\..*");
     }
 }

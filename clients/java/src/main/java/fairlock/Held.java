@@ -1,10 +1,10 @@
 package fairlock;
 
-import static fairlock.Protocol.now;
+import static fairlock.Time.EVER;
+import static fairlock.Time.now;
 
 import fairlock.FairlockException.LockLost;
 import fairlock.FairlockException.LockLost.Cause;
-import fairlock.Protocol.Act;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.List;
@@ -13,47 +13,51 @@ import java.util.concurrent.CompletableFuture;
 
 /** A lock that is held. Its lease is renewed as long as the thread lives that acquired it, or the last one that called {@link #renew}. */
 public final class Held implements AutoCloseable {
-    private final Asker asker;
+    private final Ask ask;
     private final Locks locks;
     /** What its thread holds. */
     private final Map<String, Held> mine;
-    private final Protocol.Hold hold;
+    private final boolean isRenewed;
     private final long since = now();
     private final CompletableFuture<LockLost> lost = new CompletableFuture<>();
     private Thread holder = Thread.currentThread();
+    /** 0: its release has begun. */
     private int count = 1;
-    private boolean isEnding;
-    private boolean isUnheard;
     private LockLost loss;
+    private volatile boolean isUnheard;
+    /** When the newest lease was asked for, and its length; when the next renewal is due. */
+    private long from, due;
+    private volatile long lease;
     private CompletableFuture<Void> alarm = new CompletableFuture<>();
 
-    Held(Asker asker, Map<String, Held> mine) {
-        this.asker = asker;
+    Held(Ask ask, Map<String, Held> mine) {
+        this.ask = ask;
         this.mine = mine;
-        locks = asker.locks;
-        hold = new Protocol.Hold(asker.ask.lease, asker.ask.leaseFrom, asker.options.get("renew", true) || asker.own != null);
+        locks = ask.locks;
+        isRenewed = ask.options.get("renew", true) || ask.own != null;
+        isSet(ask.lease, ask.sentAt);
         mine.put(name(), this);
         locks.holds.add(this);
-        if (asker.own != null) {
-            asker.own.isKept = true;
-            asker.own.ended.thenRun(() -> lose(Cause.CONNECTION));
+        if (ask.own != null) {
+            ask.own.isKept = true;
+            ask.own.ended.thenRun(() -> lose(Cause.CONNECTION));
         }
-        tick();
+        schedule();
     }
 
     /** The name of the lock. */
     public String name() {
-        return asker.ear.name;
+        return ask.ear.name;
     }
 
     /** The owner's name at the server. */
     public String owner() {
-        return asker.ear.owner;
+        return ask.ear.owner;
     }
 
     /** The fencing token: above 0, and greater than those of all earlier acquisitions. */
     public long token() {
-        return asker.ask.token;
+        return ask.token;
     }
 
     /** Completes as soon as the lock is known to be lost; never after a release has begun. */
@@ -66,15 +70,28 @@ public final class Held implements AutoCloseable {
         return lost.isDone();
     }
 
-    /** Does what is due. */
+    private void isSet(long newLease, long sentAt) {
+        lease = newLease;
+        from = Math.max(from, sentAt);
+        due(from, lease / 3);
+    }
+
+    private void due(long now, long later) {
+        due = isRenewed ? now + Math.max(Time.PAUSE, later) : EVER;
+    }
+
+    private long end() {
+        return Math.min(EVER, from + lease);
+    }
+
+    /** Renews, if that is due. */
     private synchronized void tick() {
-        Act act = hold.next(now());
-        if (act == Act.OVER) {
+        if (now() >= end()) {
             lose(Cause.LEASE);
-        } else if (act == Act.RENEW && !isOver()) {
-            hold.again(now(), 3);
+        } else if (now() >= due && !isOver()) {
+            due(now(), lease / 3); // Whatever becomes of this one.
             if (holder.isAlive()) {
-                renewed(hold.lease).exceptionally(Held::logged);
+                renewed(lease).exceptionally(Held::logged);
             }
         }
         schedule();
@@ -83,28 +100,28 @@ public final class Held implements AutoCloseable {
     private synchronized void schedule() {
         alarm.cancel(false);
         if (!isOver()) {
-            alarm = Protocol.at(hold.due());
+            alarm = Time.at(Math.min(due, end()));
             alarm.thenRun(this::tick);
         }
     }
 
     private synchronized boolean isOver() {
-        return isEnding || loss != null;
+        return count == 0 || loss != null;
     }
 
-    private CompletableFuture<Void> renewed(long lease) {
+    private CompletableFuture<Void> renewed(long newLease) {
         long sentAt = now();
-        return sent(Act.RENEW, "LEASE", Protocol.ms(lease)).handle((reply, error) -> {
-            FairlockException failure = error != null ? FairlockException.of(locks.where(name()), error, true) : reply.isConfirmed() ? null
-                    : new FairlockException.NotReplicated(locks.where(name()) + ": too few replicas have confirmed the renewal", null);
+        return ask.sent("RENEW", List.of("LEASE", Time.ms(newLease))).handle((reply, error) -> {
+            FairlockException failure = error != null ? FairlockException.of("", error) : reply.isConfirmed() ? null
+                    : new FairlockException.NotReplicated(locks.servers.where(name()) + ": too few replicas have confirmed the renewal", null);
             synchronized (this) {
                 if (failure == null) {
-                    hold.renewed(lease, sentAt);
+                    isSet(newLease, sentAt);
                 } else if (failure.is("NOTHELD")) {
                     lose(Cause.NOTHELD);
                     check();
                 } else {
-                    hold.again(now(), 10);
+                    due(now(), lease / 10);
                 }
                 schedule();
             }
@@ -117,31 +134,27 @@ public final class Held implements AutoCloseable {
 
     /** Nobody else is told of a refusal. */
     private static Void logged(Throwable error) {
-        if (FairlockException.of("", error, true) instanceof FairlockException.Refused refusal) {
+        if (FairlockException.of("", error) instanceof FairlockException.Refused refusal) {
             Wire.LOG.log(Level.WARNING, "the lock cannot be renewed: " + refusal.getMessage());
         }
         return null;
     }
 
-    private CompletableFuture<Wire.Reply> sent(Act act, String... more) {
-        return CompletableFuture.completedFuture(act).thenCompose(it ->
-                locks.wire.send(name(), asker.options, asker.own, Protocol.words(it, name(), owner(), more)));
-    }
-
     /** Sets the lease anew; returns it. LockLost: the lock was lost. NotReplicated: too few replicas have confirmed the new lease. */
     public Duration renew() {
-        return renew(Duration.ofNanos(hold.lease));
+        return renew(Duration.ofNanos(lease));
     }
 
     /** Sets another lease, for later renewals as well; returns it. */
-    public Duration renew(Duration lease) {
-        long nanos = Protocol.nanos(LockOptions.checked("lease", lease, 1));
+    public Duration renew(Duration newLease) {
+        long nanos = Time.nanos(LockOptions.checked("lease", newLease, 1)), end;
         synchronized (this) {
             check();
             holder = Thread.currentThread();
+            end = end();
         }
-        Locks.finished(Locks.again(() -> renewed(nanos), hold.end()));
-        return lease;
+        Locks.finished(Time.again(() -> renewed(nanos), end));
+        return newLease;
     }
 
     /** LockLost: it is lost. */
@@ -153,17 +166,14 @@ public final class Held implements AutoCloseable {
 
     /** Holds it once more; false: it is not held any more. */
     synchronized boolean holdAgain() {
-        boolean isHeld = !isOver() && hold.next(now()) != Act.OVER;
+        boolean isHeld = !isOver() && now() < end();
         count += isHeld ? 1 : 0;
         return isHeld;
     }
 
-    synchronized int count() {
-        return isOver() ? 0 : count;
-    }
-
-    /** Gives up the lock. LockLost: it was lost before. Releasing again does nothing, but after Unavailable. */
+    /** Gives up the lock. LockLost: it was lost before. Releasing again does nothing. */
     public void release() {
+        long end;
         synchronized (this) {
             if (count == 0 || --count > 0 && loss == null) {
                 return;
@@ -171,32 +181,30 @@ public final class Held implements AutoCloseable {
             count = 0;
             mine.remove(name(), this);
             check();
-            isEnding = true;
             schedule();
+            // A hold of Redisson's must not be released twice.
+            end = ask.isOnce ? Math.min(end(), now() + ask.options.nanos("releaseTimeout", 5)) : 0;
         }
         boolean isReleased = false;
         try {
-            // A hold that was counted must not be released twice.
-            long end = Math.min(hold.end(), now() + asker.options.nanos("releaseTimeout", 5));
-            Locks.finished(Locks.again(this::released, asker.ask.isOnce ? end : 0));
+            Locks.finished(Time.again(this::released, end));
             isReleased = true;
         } catch (FairlockException error) {
-            if (!error.is("NOTHELD")) {
-                count = 1;
-                mine.putIfAbsent(name(), this);
-                throw error;
-            } else if (!isUnheard) {
-                lost(Cause.NOTHELD);
+            if (error.is("NOTHELD") && !isUnheard) {
+                lostBy(Cause.NOTHELD);
                 check();
+            } else if (!error.is("NOTHELD")) {
+                throw error;
             }
+        } finally {
+            end(isReleased);
         }
-        end(isReleased);
         locks.tell(hooks -> hooks.onReleased(new LockEvent(name(), owner(), token(), null, held(), null)));
     }
 
     private CompletableFuture<Wire.Reply> released() {
-        return sent(Act.RELEASE, "TOKEN", Long.toString(token()))
-                .whenComplete((reply, error) -> isUnheard |= error != null && FairlockException.of("", error, true).isUnheard);
+        return ask.sent("RELEASE", List.of("TOKEN", Long.toString(token())))
+                .whenComplete((reply, error) -> isUnheard |= error != null && FairlockException.of("", error).isUnheard);
     }
 
     @Override
@@ -210,22 +218,23 @@ public final class Held implements AutoCloseable {
 
     synchronized void lose(Cause cause) {
         if (!isOver()) {
-            lost(cause);
+            lostBy(cause);
+            end(false);
             Locks.background(() -> lost.complete(loss));
             if (cause == Cause.LEASE) {
-                Locks.again(this::released, 0); // If the server can be reached now, the next one need not wait.
+                Time.again(this::released, 0); // If the server can be reached now, the next one need not wait.
             }
         }
     }
 
-    private void lost(Cause cause) {
-        loss = new LockLost(locks.where(name()), cause);
-        end(false);
+    private synchronized void lostBy(Cause cause) {
+        loss = new LockLost(locks.servers.where(name()), cause);
         Locks.background(() -> locks.tell(hooks -> hooks.onLost(new LockEvent(name(), owner(), token(), null, held(), cause))));
     }
 
     private void end(boolean isWell) {
-        asker.end(isWell);
-        locks.holds.remove(this);
+        if (locks.holds.remove(this)) {
+            ask.end(isWell);
+        }
     }
 }

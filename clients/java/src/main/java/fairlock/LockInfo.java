@@ -18,7 +18,7 @@ import java.util.Map;
  */
 public record LockInfo(String owner, long holds, long lease, Long token, boolean session, long waiting, long holders, long limit) {
     /** From FAIRLOCK.INFO, or the script in its place. */
-    static LockInfo of(List<Object> reply) {
+    static LockInfo of(List<?> reply) {
         Map<Object, Object> fields = new HashMap<>();
         for (int at = 0; at + 1 < reply.size(); at += 2) {
             fields.put(reply.get(at), reply.get(at + 1));

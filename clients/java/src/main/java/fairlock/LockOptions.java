@@ -14,7 +14,6 @@ public final class LockOptions {
 
     private static final Duration LONGEST = Duration.ofMillis(4_503_599_627_370_496L); // the server's
     private static final Set<String> OF_LOCKS = Set.of("module", "retryTimeout", "commandTimeout", "releaseTimeout", "hooks", "ownerId");
-    private static final LockOptions NONE = new LockOptions(Map.of());
 
     private final Map<String, Object> values;
 
@@ -24,7 +23,7 @@ public final class LockOptions {
 
     /** Without any option. */
     public static LockOptions options() {
-        return NONE;
+        return new LockOptions(Map.of());
     }
 
     /** The longest wait; zero: try once. Default: null, no limit. */
@@ -87,20 +86,15 @@ public final class LockOptions {
 
     /** Of several the later ones count; with defaults they are for one lock of a Locks. */
     static LockOptions merged(LockOptions defaults, LockOptions... options) {
-        LockOptions all = defaults == null ? NONE : defaults;
+        LockOptions all = defaults == null ? options() : defaults;
         for (LockOptions each : options) {
-            range("the options", each != null, "there", each);
-            each.values.forEach((option, value) ->
-                    range(option, defaults == null || !OF_LOCKS.contains(option), "an option of one lock: give it to Locks", value));
-            all = each.over(all);
+            for (var option : range("the options", each != null, "there", each).values.entrySet()) {
+                boolean isHere = defaults == null || !OF_LOCKS.contains(option.getKey());
+                range(option.getKey(), isHere, "an option of one lock: give it to Locks", option.getValue());
+                all = all.with(option.getKey(), option.getValue());
+            }
         }
         return all;
-    }
-
-    private LockOptions over(LockOptions others) {
-        Map<String, Object> merged = new HashMap<>(others.values);
-        merged.putAll(values);
-        return new LockOptions(merged);
     }
 
     /** The option that only the module can do, or null. */
@@ -115,7 +109,7 @@ public final class LockOptions {
 
     long nanos(String option, long seconds) {
         Duration duration = get(option, Duration.ofSeconds(seconds));
-        return duration == null ? Protocol.EVER : Protocol.nanos(duration);
+        return duration == null ? Time.EVER : Time.nanos(duration);
     }
 
     static <T> T range(String what, boolean isInside, String range, T value) {
@@ -131,6 +125,8 @@ public final class LockOptions {
     }
 
     private LockOptions with(String option, Object value) {
-        return new LockOptions(Collections.singletonMap(option, value)).over(this);
+        Map<String, Object> all = new HashMap<>(values);
+        all.put(option, value);
+        return new LockOptions(all);
     }
 }

@@ -9,19 +9,19 @@ import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.function.Consumer;
-import java.util.function.Supplier;
 
 /**
  * Takes fair locks at one server, at the master that Sentinels name, or at a cluster, by connections that a client of Lettuce makes. Make one for the
  * process, and keep it. Options that are given for one lock change those of this Locks; of several the later ones count.
  */
 public final class Locks implements AutoCloseable {
+    final Servers servers;
     final Wire wire;
     final Ears ears;
-    final Set<Asker> askers = ConcurrentHashMap.newKeySet();
+    final Set<Ask> asks = ConcurrentHashMap.newKeySet();
     final Set<Held> holds = ConcurrentHashMap.newKeySet();
     /** Of each name the newest acquisition whose first ask is not answered: the next one asks after it. */
-    final Map<String, Asker> asking = new ConcurrentHashMap<>();
+    final Map<String, CompletableFuture<Void>> asking = new ConcurrentHashMap<>();
     private final LockOptions defaults;
     private final Hooks hooks;
     private final String ownerId;
@@ -32,9 +32,10 @@ public final class Locks implements AutoCloseable {
         defaults = LockOptions.merged(null, options);
         hooks = defaults.get("hooks", null);
         ownerId = defaults.get("ownerId", UUID.randomUUID().toString());
-        wire = new Wire(new Servers(one, uri, cluster, defaults.nanos("commandTimeout", 5)), defaults);
-        ears = new Ears(wire);
-        Protocol.at(Protocol.now() + Protocol.MS); // The timer's thread starts now: later none may be left.
+        servers = new Servers(one, uri, cluster, defaults.nanos("commandTimeout", 5));
+        wire = new Wire(servers, defaults);
+        ears = new Ears(servers);
+        Time.at(Time.now() + Time.MS); // The timer's thread starts now: later none may be left.
     }
 
     /** At the server of the URI, or the master that its Sentinels name. */
@@ -57,8 +58,17 @@ public final class Locks implements AutoCloseable {
 
     /** The lock if it is available at once. */
     public Optional<Held> tryAcquire(String name, LockOptions... options) throws InterruptedException {
+        LockOptions all = checked(name, options).wait(Duration.ZERO);
+        return inTime(() -> acquire(name, all, true, false));
+    }
+
+    /** What waits for a lock. */
+    interface Acquiring<E extends Exception> { Held acquire() throws E; }
+
+    /** Empty: not in time. */
+    static <E extends Exception> Optional<Held> inTime(Acquiring<E> work) throws E {
         try {
-            return Optional.of(acquire(name, checked(name, options).wait(Duration.ZERO), true, false));
+            return Optional.of(work.acquire());
         } catch (FairlockException.NotReplicated error) {
             throw error;
         } catch (FairlockException.NotInTime error) {
@@ -75,13 +85,14 @@ public final class Locks implements AutoCloseable {
 
     /** The holder of the lock, and how many wait for it. */
     public LockInfo info(String name) {
-        LockOptions options = checked(name);
-        return finished(again(() -> wire.info(name), Protocol.now() + options.nanos("retryTimeout", 30)));
+        long end = Time.now() + checked(name).nanos("retryTimeout", 30);
+        var reply = Time.again(() -> wire.send(LockOptions.options(), null, List.of("FAIRLOCK.INFO", name)), end);
+        return LockInfo.of((List<?>) finished(reply).value());
     }
 
     /** Whether the server has the module; false: locks are taken by scripts. Empty: it was not asked yet. */
     public Optional<Boolean> isNative() {
-        return Optional.ofNullable(wire.isNative);
+        return Optional.ofNullable(wire.isNative.get());
     }
 
     private LockOptions checked(String name, LockOptions... options) {
@@ -93,38 +104,30 @@ public final class Locks implements AutoCloseable {
     }
 
     /** What FairLock does. A lock that the thread holds through Redisson gets one more hold: then nothing may be sent twice. */
-    void lock(String name, LockOptions options, boolean isDeaf) throws InterruptedException {
+    Held lock(String name, LockOptions options, boolean isDeaf) throws InterruptedException {
         String owner = ownerId + ":" + Thread.currentThread().getId();
-        boolean isShared = defaults.get("ownerId", null) != null && !mine.get().containsKey(name) && owner.equals(info(name).owner());
-        acquire(name, options.owner(owner), !isShared, isDeaf);
+        boolean isShared = defaults.get("ownerId", null) != null && mine(name) == null && owner.equals(info(name).owner());
+        return acquire(name, options.owner(owner), !isShared, isDeaf);
     }
 
-    Map<String, Held> mine() {
-        return mine.get();
+    /** What the thread holds and may hold again, or null. */
+    Held mine(String name) {
+        return mine.get().get(name);
     }
 
     private Held acquire(String name, LockOptions options, boolean isOnce, boolean isDeaf) throws InterruptedException {
         boolean isReentrant = options.get("reentrant", false);
-        Held known = isReentrant ? mine.get().get(name) : null;
+        Held known = isReentrant ? mine(name) : null;
         if (known != null && known.holdAgain()) {
             return known;
         } else if (!isDeaf && Thread.interrupted()) {
             throw new InterruptedException();
         }
-        long began = Protocol.now();
-        Asker asker = new Asker(this, name, options, isOnce);
-        askers.add(asker);
-        if (isClosed) {
-            asker.leave(closed(name));
-        }
-        asker.run(isDeaf);
-        if (asker.ask.refusal instanceof InterruptedException error) {
-            throw error;
-        } else if (asker.ask.refusal != null) {
-            throw (FairlockException) asker.ask.refusal.fillInStackTrace();
-        }
-        Held held = new Held(asker, isReentrant ? mine.get() : new ConcurrentHashMap<>());
-        tell(each -> each.onAcquired(new LockEvent(name, held.owner(), held.token(), Duration.ofNanos(Protocol.now() - began), null, null)));
+        long began = Time.now();
+        Ask ask = new Ask(this, name, options, isOnce, isDeaf);
+        ask.run();
+        Held held = new Held(ask, isReentrant ? mine.get() : new ConcurrentHashMap<>());
+        tell(each -> each.onAcquired(new LockEvent(name, held.owner(), held.token(), Duration.ofNanos(Time.now() - began), null, null)));
         return held;
     }
 
@@ -132,33 +135,16 @@ public final class Locks implements AutoCloseable {
     @Override
     public void close() {
         isClosed = true;
-        List<Asker> leaving = List.copyOf(askers);
-        leaving.forEach(asker -> asker.leave(closed(asker.ear.name)));
+        List<Ask> leaving = List.copyOf(asks);
+        leaving.forEach(ask -> ask.close(closed(ask.ear.name)));
         holds.forEach(held -> held.lose(Cause.CLOSED));
-        CompletableFuture.allOf(leaving.stream().map(asker -> asker.over).toArray(CompletableFuture<?>[]::new))
+        CompletableFuture.allOf(leaving.stream().map(ask -> ask.over).toArray(CompletableFuture<?>[]::new))
                 .completeOnTimeout(null, defaults.nanos("commandTimeout", 5), TimeUnit.NANOSECONDS).join();
-        wire.close();
+        servers.close();
     }
 
     private FairlockException closed(String name) {
-        return new FairlockException.Closed(where(name) + ": Locks is closed");
-    }
-
-    String where(String name) {
-        return name + ": " + wire.servers.where(name);
-    }
-
-    /** Does it until it succeeds, again after passing failures. */
-    static <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> work, long end) {
-        return again(work, new Protocol.Tries(Protocol.EVER), end);
-    }
-
-    private static <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> work, Protocol.Tries tries, long end) {
-        return CompletableFuture.completedFuture(work).thenCompose(Supplier::get).exceptionallyCompose(error -> {
-            FairlockException failure = FairlockException.of("", error, true);
-            long next = tries.next(failure, Protocol.now());
-            return next < 0 || next > end ? CompletableFuture.failedFuture(failure) : Protocol.at(next).thenCompose(now -> again(work, tries, end));
-        });
+        return new FairlockException.Closed(servers.where(name) + ": Locks is closed");
     }
 
     /** Its result; what failed is thrown. An interrupt waits. */
@@ -166,7 +152,7 @@ public final class Locks implements AutoCloseable {
         try {
             return work.join();
         } catch (CompletionException error) {
-            throw (FairlockException) FairlockException.of("", error, true).fillInStackTrace();
+            throw (FairlockException) FairlockException.of("", error).fillInStackTrace();
         }
     }
 

@@ -1,7 +1,7 @@
 package fairlock;
 
-import static fairlock.Protocol.EVER;
-import static fairlock.Protocol.now;
+import static fairlock.Time.EVER;
+import static fairlock.Time.now;
 import static java.util.concurrent.CompletableFuture.completedFuture;
 import static java.util.concurrent.CompletableFuture.failedFuture;
 
@@ -25,7 +25,9 @@ import io.lettuce.core.protocol.ProtocolKeyword;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.*;
 import java.util.function.Function;
@@ -39,6 +41,9 @@ final class Servers {
     private final RedisClient one;
     private final RedisURI uri;
     private final RedisClusterClient cluster;
+    /** The connection for commands, the one for what replicas confirm, and the one that listens. */
+    private final Map<String, Line> lines = new HashMap<>();
+    private boolean isClosed;
     private volatile Partitions partitions = new Partitions();
     private long refreshedAt;
     private CompletableFuture<?> refresh = completedFuture(null);
@@ -52,7 +57,7 @@ final class Servers {
     }
 
     /** Sends a command by one connection. */
-    interface Call { CompletableFuture<List<Object>> send(List<String> words); }
+    interface Call { CompletableFuture<Object> send(List<String> words); }
 
     /** Lettuce asks for a name up to 7, and deprecates it. */
     @SuppressWarnings("deprecation")
@@ -63,7 +68,7 @@ final class Servers {
         }
     }
 
-    /** A flat reply. INFO has a boolean in RESP3. */
+    /** INFO has a boolean in RESP3. */
     private static final class Values extends NestedMultiOutput<String, String> {
         Values() {
             super(StringCodec.UTF8);
@@ -75,50 +80,55 @@ final class Servers {
         }
     }
 
+    /** For all; {@code ears} is told of messages, and of the end; null: for commands. */
+    synchronized Line shared(String use, Ears ears) {
+        if (isClosed) {
+            throw new FairlockException.Closed("Locks is closed");
+        }
+        return lines.compute(use, (key, line) -> line == null || line.isOver() ? new Line(ears) : line);
+    }
+
+    synchronized void close() {
+        isClosed = true;
+        lines.values().forEach(Line::end);
+    }
+
     /**
      * A connection that the client makes, in a cluster one to all nodes, until it is disconnected or silent. Then it is closed, with all that is on
      * its way, which Lettuce would send again unseen; the next command has another one made.
      */
     final class Line {
         final CompletableFuture<Void> ended = new CompletableFuture<>();
-        final CompletableFuture<Void> closed;
         /** Whether a session depends on it: silence may end. */
         volatile boolean isKept;
-        private final CompletableFuture<? extends StatefulConnection<String, String>> opened;
+        private final CompletableFuture<StatefulConnection<String, String>> opened;
         private final Ears ears;
         private final Set<Object> watched = ConcurrentHashMap.newKeySet();
         private volatile Object address;
 
         Line(Ears ears) {
             this.ears = ears;
-            CompletableFuture<StatefulConnection<String, String>> opening = completedFuture(ears != null).thenCompose(this::open);
-            opened = opening.copy().orTimeout(longestToOpen(), TimeUnit.NANOSECONDS);
-            closed = ended.thenCompose(over -> opening).thenCompose(StatefulConnection::closeAsync).exceptionally(error -> null);
-            opened.exceptionally(error -> {
-                end();
-                return null;
+            opened = (cluster != null && partitions.isEmpty() ? refreshed() : completedFuture(null)).thenCompose(known -> open());
+            ended.thenCombine(opened, (over, made) -> made.closeAsync());
+            opened.whenComplete((made, error) -> {
+                if (error != null) {
+                    end();
+                }
             });
             if (ears != null) {
                 ended.thenRun(ears::ended);
             }
         }
 
-        /** TLS and a cluster's topology take their time. */
-        private long longestToOpen() {
-            return Math.min(EVER, 4 * longest);
-        }
-
-        private CompletionStage<StatefulConnection<String, String>> open(boolean isPubSub) {
+        private CompletionStage<StatefulConnection<String, String>> open() {
             if (cluster != null) {
-                CompletableFuture<?> known = partitions.isEmpty() ? refreshed() : completedFuture(null);
-                return known.thenCompose(done -> isPubSub ? cluster.connectPubSubAsync(StringCodec.UTF8).thenApply(made -> made)
-                        : cluster.connectAsync(StringCodec.UTF8).thenApply(made -> made));
+                var opening = ears != null ? cluster.connectPubSubAsync(StringCodec.UTF8) : cluster.connectAsync(StringCodec.UTF8);
+                return opening.thenApply(made -> made);
             }
-            ConnectionFuture<? extends StatefulConnection<String, String>> opening =
-                    isPubSub ? one.connectPubSubAsync(StringCodec.UTF8, uri) : one.connectAsync(StringCodec.UTF8, uri);
-            return opening.thenApply(connection -> {
-                address = uri.getSentinels().isEmpty() ? uri : opening.getRemoteAddress();
-                return connection;
+            var opening = ears != null ? one.connectPubSubAsync(StringCodec.UTF8, uri) : one.connectAsync(StringCodec.UTF8, uri);
+            return opening.thenApply(made -> {
+                address = opening.getRemoteAddress();
+                return made;
             });
         }
 
@@ -135,9 +145,9 @@ final class Servers {
             return cluster == null ? address : node(name).getNodeId();
         }
 
-        /** The connection to the lock's server, or to another node of the cluster. */
+        /** The connection to the lock's server, or to another node of the cluster. TLS and a cluster's topology take their time. */
         CompletableFuture<StatefulRedisConnection<String, String>> to(String name, String node) {
-            return checked(name, false, longestToOpen(), opened.thenCompose(made -> nodeOf(made, name, node))).thenApply(connection -> {
+            return checked(name, false, Math.min(EVER, 4 * longest), opened.thenCompose(made -> nodeOf(made, name, node))).thenApply(connection -> {
                 if (watched.add(connection)) {
                     if (connection instanceof StatefulRedisPubSubConnection<String, String> heard) {
                         heard.addListener(ears);
@@ -156,7 +166,7 @@ final class Servers {
 
         private CompletionStage<? extends StatefulRedisConnection<String, String>> nodeOf(
                 StatefulConnection<String, String> made, String name, String node) {
-            String id = cluster == null || node != null ? node : (String) server(name);
+            String id = cluster == null || node != null ? node : node(name).getNodeId();
             return made instanceof StatefulRedisClusterPubSubConnection<String, String> ears ? ears.getConnectionAsync(id)
                     : made instanceof StatefulRedisClusterConnection<String, String> nodes ? nodes.getConnectionAsync(id)
                     : completedFuture((StatefulRedisConnection<String, String>) made);
@@ -171,33 +181,29 @@ final class Servers {
                 CompletableFuture<T> done = failedFuture(error);
                 for (RedisClusterNode each : partitions) {
                     done = !each.is(RedisClusterNode.NodeFlag.UPSTREAM) ? done : done.exceptionallyCompose(before ->
-                            !isElsewhere(before) ? failedFuture(before)
+                            !FairlockException.of("", before).isElsewhere() ? failedFuture(before)
                                     : to(name, each.getNodeId()).thenCompose(node -> work.apply(words -> call(node, name, nanos, words, true))));
                 }
                 return done;
             });
         }
 
-        private static boolean isElsewhere(Throwable error) {
-            FairlockException failure = FairlockException.of("", error, true);
-            return failure.is("MOVED") || failure.is("ASK");
-        }
-
-        private CompletableFuture<List<Object>> call(
+        private CompletableFuture<Object> call(
                 StatefulRedisConnection<String, String> to, String name, long nanos, List<String> words, boolean isAsking) {
             CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8).addValues(words.subList(1, words.size()));
-            AsyncCommand<String, String, List<Object>> command = new AsyncCommand<>(new Command<>(new Keyword(words.get(0)), new Values(), arguments));
+            var command = new AsyncCommand<>(new Command<>(new Keyword(words.get(0)), new Values(), arguments));
             to.dispatch(isAsking ? List.of(new Command<>(CommandType.ASKING, new StatusOutput<>(StringCodec.UTF8)), command) : List.of(command));
-            return checked(name, true, nanos, command);
+            return checked(name, true, nanos, command).thenApply(values -> values.size() == 1 ? values.get(0) : values);
         }
 
-        <T> CompletableFuture<T> sent(String name, CompletionStage<T> command) {
+        <T> CompletableFuture<T> checked(String name, CompletionStage<T> command) {
             return checked(name, true, longest, command);
         }
 
         private <T> CompletableFuture<T> checked(String name, boolean wasSent, long nanos, CompletionStage<? extends T> work) {
             return work.<T>thenApply(value -> value).toCompletableFuture().orTimeout(nanos, TimeUnit.NANOSECONDS).exceptionallyCompose(error -> {
-                FairlockException failure = FairlockException.of(name + ": " + where(name), error, wasSent);
+                FairlockException failure = FairlockException.of(where(name), error);
+                failure.isUnheard &= wasSent;
                 boolean isSilent = failure.getCause() instanceof TimeoutException || failure.getCause() instanceof RedisCommandTimeoutException;
                 if (isSilent && !isKept || failure.is("READONLY")) {
                     end();
@@ -218,21 +224,18 @@ final class Servers {
         return node;
     }
 
-    /** The lock's server, as people write it. */
+    /** The lock and its server. */
     String where(String name) {
-        boolean isWatched = cluster == null && !uri.getSentinels().isEmpty();
         try {
-            RedisURI shown = cluster != null ? node(name).getUri() : isWatched ? uri.getSentinels().get(0) : uri;
-            String at = shown.getSocket() != null ? shown.getSocket() : shown.getHost() + ":" + shown.getPort();
-            return isWatched ? uri.getSentinelMasterId() + " of the Sentinel " + at : at;
+            return name + ": " + (cluster != null ? node(name).getUri() : uri);
         } catch (IllegalStateException error) {
-            return "the cluster";
+            return name + ": the cluster";
         }
     }
 
     /** After a failure a cluster is asked for its slots, not all the time: the client does so by itself only if its options say so. */
     private synchronized CompletableFuture<?> refreshed() {
-        if (cluster != null && refresh.isDone() && (partitions.isEmpty() || now() - refreshedAt > 200 * Protocol.MS)) {
+        if (cluster != null && refresh.isDone() && (partitions.isEmpty() || now() - refreshedAt > 200 * Time.MS)) {
             refreshedAt = now();
             refresh = cluster.refreshPartitionsAsync().toCompletableFuture().thenRun(() -> partitions = cluster.getPartitions());
         }

@@ -12,31 +12,24 @@ import java.nio.charset.StandardCharsets;
 import java.util.*;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
 
 /** Sends the commands of a Locks, or the scripts in their place, and has replicas confirm what they wrote. */
 final class Wire {
-    record Reply(List<Object> values, boolean isConfirmed) {}
+    record Reply(Object value, boolean isConfirmed) {}
 
     private record Script(String text, String digest) {}
 
     static final System.Logger LOG = System.getLogger("fairlock");
     private static final Map<String, Script> SCRIPTS = new ConcurrentHashMap<>();
-    private static final Set<String> SETTING = Set.of("FAIRLOCK.ACQUIRE", "FAIRLOCK.RENEW");
     private static final String NO_MODULE = "the server does not have the fairlock module";
 
-    final Servers servers;
+    private final Servers servers;
     private final long longest;
     private final boolean isModuleRequired;
-    /** The connection for commands, the one for what replicas confirm, and the one that listens. */
-    private final Map<String, Servers.Line> lines = new ConcurrentHashMap<>();
-    private final Set<Servers.Line> open = ConcurrentHashMap.newKeySet();
     private final Map<Object, CompletableFuture<Integer>> replicas = new ConcurrentHashMap<>();
-    private final AtomicBoolean isWarned = new AtomicBoolean();
     /** Whether the server has the module; null: it was not asked yet. */
-    volatile Boolean isNative;
-    private volatile boolean isClosed;
+    final AtomicReference<Boolean> isNative = new AtomicReference<>();
 
     Wire(Servers servers, LockOptions options) {
         this.servers = servers;
@@ -49,42 +42,24 @@ final class Wire {
         return prefix + ":" + (name.contains("{") ? name : "{" + name + "}");
     }
 
-    /** {@code ears} is told of messages, and of the end; null: for commands. */
-    Servers.Line line(Ears ears) {
-        if (isClosed) {
-            throw new FairlockException.Closed("Locks is closed");
-        }
-        Servers.Line line = servers.new Line(ears);
-        open.add(line);
-        line.closed.thenRun(() -> open.remove(line));
-        return line;
-    }
-
     /** A command; where replicas have to confirm what it set, with WAIT behind it, on its connection. {@code own}: a session's, or null. */
-    CompletableFuture<Reply> send(String name, LockOptions options, Servers.Line own, List<String> words) {
-        boolean isSetting = SETTING.contains(words.get(0));
-        Servers.Line first = own != null && isSetting ? own : shared("common", null);
+    CompletableFuture<Reply> send(LockOptions options, Servers.Line own, List<String> words) {
+        String name = words.get(1);
+        boolean isSetting = Set.of("FAIRLOCK.ACQUIRE", "FAIRLOCK.RENEW").contains(words.get(0));
+        Servers.Line first = own != null && isSetting ? own : servers.shared("common", null);
         return (isSetting ? needed(name, options, first) : completedFuture(0)).thenCompose(count -> {
             // Not on the connection of all: WAIT keeps those behind it waiting.
-            Servers.Line line = count == 0 || first == own ? first : shared("confirmed", null);
+            Servers.Line line = count == 0 || first == own ? first : servers.shared("confirmed", null);
             long sync = count == 0 ? 0 : options.nanos("syncTimeout", 1);
-            return line.at(name, longest + 2 * sync, call -> run(name, options.byModule(), words, call).thenCompose(values ->
-                    count == 0 || values.size() != 1 || values.get(0) == null ? completedFuture(new Reply(values, true))
-                            : call.send(List.of("WAIT", count.toString(), Protocol.ms(sync)))
-                                    .thenApply(confirmed -> new Reply(values, (Long) confirmed.get(0) >= count)).exceptionally(error -> {
-                                        FairlockException failure = failure(error);
+            return line.at(name, longest + 2 * sync, call -> run(name, options.byModule(), words, call).thenCompose(value ->
+                    count == 0 || !(value instanceof Long) ? completedFuture(new Reply(value, true))
+                            : call.send(List.of("WAIT", count.toString(), Time.ms(sync)))
+                                    .thenApply(confirmed -> new Reply(value, (Long) confirmed >= count)).exceptionally(error -> {
+                                        FairlockException failure = FairlockException.of("", error);
                                         failure.isUnheard = true; // The command itself was done.
                                         throw failure;
                                     })));
         });
-    }
-
-    Servers.Line shared(String use, Ears ears) {
-        return lines.compute(use, (key, line) -> line == null || line.isOver() ? line(ears) : line);
-    }
-
-    private static FairlockException failure(Throwable error) {
-        return FairlockException.of("", error, true);
     }
 
     /** How many replicas have to confirm; each server is asked once. */
@@ -95,14 +70,15 @@ final class Wire {
         }
         return line.at(name, longest, call -> {
             Object server = line.server(name);
-            CompletableFuture<Integer> known = replicas.computeIfAbsent(server, key ->
-                    call.send(List.of("ROLE")).thenApply(role -> {
-                        if (!"master".equals(role.get(0))) {
-                            line.end(); // The Sentinels are asked anew.
-                            throw new FairlockException.Unavailable(name + ": " + servers.where(name) + ": by its ROLE it is no master", "READONLY", null);
-                        }
-                        return ((List<?>) role.get(2)).isEmpty() ? 0 : 1;
-                    }).exceptionallyCompose(error -> isUnknown(error) ? completedFuture(0) : failedFuture(error))); // A server without ROLE has none.
+            CompletableFuture<Integer> known = replicas.computeIfAbsent(server, key -> call.send(List.of("ROLE")).thenApply(reply -> {
+                List<?> role = (List<?>) reply;
+                if (!"master".equals(role.get(0))) {
+                    line.end(); // The Sentinels are asked anew.
+                    throw new FairlockException.Unavailable(servers.where(name) + ": by its ROLE it is no master", "READONLY", null);
+                }
+                return ((List<?>) role.get(2)).isEmpty() ? 0 : 1;
+            }).exceptionallyCompose(error -> // A server without ROLE has none.
+                    FairlockException.of("", error).isUnknown() ? completedFuture(0) : failedFuture(error)));
             return known.whenComplete((count, error) -> {
                 if (error != null) {
                     replicas.remove(server, known);
@@ -111,38 +87,31 @@ final class Wire {
         });
     }
 
-    /** Whether the server does not know the command. The second text is Upstash's. */
-    static boolean isUnknown(Throwable error) {
-        FairlockException failure = failure(error);
-        return failure.is("ERR") && failure.getMessage().matches("(?is).*(unknown command|command is not available).*");
-    }
-
     /** The command, or where it cannot be had its script. {@code byModule}: the option that only the module can do, or null. */
-    private CompletableFuture<List<Object>> run(String name, String byModule, List<String> words, Servers.Call call) {
-        if (Boolean.FALSE.equals(isNative) && byModule == null) {
+    private CompletableFuture<Object> run(String name, String byModule, List<String> words, Servers.Call call) {
+        if (Boolean.FALSE.equals(isNative.get()) && byModule == null) {
             return call.send(scripted("EVALSHA", words)).exceptionallyCompose(error ->
-                    failure(error).is("NOSCRIPT") ? call.send(scripted("EVAL", words)) : failedFuture(error));
+                    FairlockException.of("", error).is("NOSCRIPT") ? call.send(scripted("EVAL", words)) : failedFuture(error));
         }
         return call.send(words).whenComplete((reply, error) -> {
-            if (isNative == null && (error == null || failure(error) instanceof FairlockException.QueueFull)) {
-                isNative = true;
+            if (error == null || FairlockException.of("", error) instanceof FairlockException.QueueFull) {
+                isNative.compareAndSet(null, true);
             }
         }).exceptionallyCompose(error -> {
-            FairlockException failure = failure(error);
-            boolean isDenied = failure.is("NOPERM") && failure.getMessage().matches("(?is).*'fairlock\\..*"), isNeeded = isModuleRequired || byModule != null;
-            if (isDenied ? isNeeded : !isUnknown(failure)) {
+            FairlockException failure = FairlockException.of("", error);
+            boolean isNeeded = isModuleRequired || byModule != null;
+            if (failure.isDenied() ? isNeeded : !failure.isUnknown()) {
                 return failedFuture(error);
             } else if (isNeeded) {
                 String why = isModuleRequired ? NO_MODULE : byModule + " needs the fairlock module, which the server does not have";
-                return failedFuture(new FairlockException.NoModule(name + ": " + servers.where(name) + ": " + why
+                return failedFuture(new FairlockException.NoModule(servers.where(name) + ": " + why
                         + " (unknown command 'FAIRLOCK.ACQUIRE'). Load it: \"loadmodule /path/to/libfairlock.so\" in its redis.conf, or MODULE LOAD. "
                         + "See docs/operations.md at https://fairlock.example", failure));
             }
-            isNative = false;
-            if (isWarned.compareAndSet(false, true)) {
-                LOG.log(Level.WARNING, servers.where(name) + ": " + (isDenied ? "the user may not run the commands of the fairlock module" : NO_MODULE)
-                        + ": locks are taken by scripts. " + (isDenied ? "Allow them" : "Load it") + " for hand-off, sessions and shared locks, "
-                        + "or set module to \"required\" to refuse");
+            if (!Boolean.FALSE.equals(isNative.getAndSet(false))) {
+                String why = failure.isDenied() ? "the user may not run the commands of the fairlock module" : NO_MODULE;
+                LOG.log(Level.WARNING, servers.where(name) + ": " + why + ": locks are taken by scripts. " + (failure.isDenied() ? "Allow them" : "Load it")
+                        + " for hand-off, sessions and shared locks, or set module to \"required\" to refuse");
             }
             return run(name, null, words, call);
         });
@@ -166,19 +135,5 @@ final class Wire {
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
-    }
-
-    /** The state of a lock; without the module, from its keys. */
-    CompletableFuture<LockInfo> info(String name) {
-        return send(name, LockOptions.options(), null, List.of("FAIRLOCK.INFO", name)).thenApply(reply -> LockInfo.of(reply.values));
-    }
-
-    /** Waits a moment for the connections to close. */
-    void close() {
-        isClosed = true;
-        List<Servers.Line> closing = List.copyOf(open);
-        closing.forEach(Servers.Line::end);
-        CompletableFuture.allOf(closing.stream().map(line -> line.closed).toArray(CompletableFuture<?>[]::new))
-                .completeOnTimeout(null, 1, TimeUnit.SECONDS).join();
     }
 }

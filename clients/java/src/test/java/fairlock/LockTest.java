@@ -2,7 +2,6 @@ package fairlock;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -20,27 +19,24 @@ class LockTest extends Fixture {
 
     @Test
     void aThreadHoldsItsLockAgain() throws Exception {
-        assertEquals(-2, lock.remainTimeToLive());
         lock.lock();
         assertTrue(REDIS.hkeys(name).stream().anyMatch(owner -> owner.matches("[0-9a-f-]{36}:" + Thread.currentThread().getId())));
-        long token = lock.token();
+        Held held = lock.held();
         lock.lockInterruptibly();
         assertTrue(lock.tryLock() && lock.tryLock(1, MILLISECONDS));
-        assertTrue(lock.getHoldCount() == 4 && lock.token() == token);
-        assertTrue(0 < lock.remainTimeToLive() && lock.remainTimeToLive() <= 30_000);
-        for (int left = 3; left >= 0; left--) {
-            assertTrue(lock.isHeldByCurrentThread() && lock.isLocked());
+        assertEquals(held, lock.held());
+        for (int holds = 4; holds > 0; holds--) {
+            assertTrue(lock.isHeldByCurrentThread() && !isFree());
             lock.unlock();
-            assertEquals(left, lock.getHoldCount());
         }
-        assertFalse(lock.isLocked() || lock.isHeldByCurrentThread());
+        assertTrue(isFree() && !lock.isHeldByCurrentThread());
     }
 
     @Test
     void unlockIsForTheHolderOnlyAndTellsOfALoss() {
         lock.lock();
         assertInstanceOf(IllegalMonitorStateException.class, begin(lock::unlock).join());
-        assertNull(begin(() -> assertTrue(lock.isLocked() && !lock.isHeldByCurrentThread() && !lock.tryLock() && !lock.tryLock(50, MILLISECONDS))).join());
+        assertNull(begin(() -> assertTrue(!isFree() && !lock.isHeldByCurrentThread() && !lock.tryLock() && !lock.tryLock(50, MILLISECONDS))).join());
         REDIS.del(name);
         assertInstanceOf(LockLost.class, assertThrows(IllegalMonitorStateException.class, lock::unlock).getCause());
         assertNull(assertThrows(IllegalMonitorStateException.class, lock::unlock).getCause());

@@ -1,0 +1,73 @@
+package fairlock;
+
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+
+/** Times are nanoseconds of one steady clock. What fails and may pass is tried again. */
+final class Time {
+    static final long MS = 1_000_000;
+    /** Longer times are cut to what no process lives to see. */
+    static final long EVER = Long.MAX_VALUE / 4;
+    static final long PAUSE = 50 * MS;
+    private static final long START = System.nanoTime();
+
+    private Time() {}
+
+    static long now() {
+        return System.nanoTime() - START;
+    }
+
+    static long nanos(Duration duration) {
+        return duration.getSeconds() >= EVER / 1_000_000_000 ? EVER : duration.toNanos();
+    }
+
+    /** Whole milliseconds, rounded up, for the server. */
+    static String ms(long nanos) {
+        return Long.toString(Math.max(1, (nanos + MS - 1) / MS));
+    }
+
+    /** Completes at that time, by the timer of the JDK; cancelled, it leaves nothing there. */
+    static CompletableFuture<Void> at(long time) {
+        return new CompletableFuture<Void>().completeOnTimeout(null, time - now(), TimeUnit.NANOSECONDS);
+    }
+
+    /** Failures in a row, the first of which is named. */
+    static final class Tries {
+        FairlockException first;
+        private final long longest;
+        private long since, pause = PAUSE / 2;
+
+        Tries(long longest) {
+            this.longest = longest;
+        }
+
+        /** When to try again. Throws what does not pass, and Unavailable if it lasts too long. */
+        long next(FairlockException failure) {
+            if (!failure.isPassing()) {
+                throw failure;
+            } else if (first == null) {
+                first = failure;
+                since = now();
+            } else if (now() - since >= longest) {
+                throw new FairlockException.Unavailable(first.getMessage(), first.code(), first);
+            }
+            pause = Math.min(20 * PAUSE, 2 * pause);
+            return now() + pause;
+        }
+    }
+
+    /** Does it until it succeeds, again after passing failures, until {@code end}. */
+    static <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> work, long end) {
+        return again(work, new Tries(EVER), end);
+    }
+
+    private static <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> work, Tries tries, long end) {
+        return CompletableFuture.completedFuture(work).thenCompose(Supplier::get).exceptionallyCompose(error -> {
+            FairlockException failure = FairlockException.of("", error);
+            long next = tries.next(failure);
+            return next > end ? CompletableFuture.failedFuture(failure) : at(next).thenCompose(now -> again(work, tries, end));
+        });
+    }
+}
