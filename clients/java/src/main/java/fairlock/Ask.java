@@ -33,7 +33,7 @@ final class Ask {
     private final CompletableFuture<Void> asked = new CompletableFuture<>();
     /** The last token that the owner has released. */
     long released;
-    private Time.Tries tries;
+    private final Time.Tries tries;
     private CompletableFuture<Wire.Reply> pending = CompletableFuture.completedFuture(null);
     /** The server has put the owner into the queue; the reply to a command was lost, which the server may do later. */
     private volatile boolean isQueued, isUnheard;
@@ -52,6 +52,7 @@ final class Ask {
         long wait = options.get("wait", null) == null ? EVER : options.nanos("wait", 0);
         isTry = wait == 0;
         lease = options.nanos("lease", 30);
+        tries = new Time.Tries(options.nanos("retryTimeout", 30));
         deadline = Math.min(EVER, now() + (isTry ? options.nanos("commandTimeout", 5) : wait));
         Integer limit = options.get("limit", null);
         words.addAll(limit != null ? List.of("SHARED", limit.toString()) : options.get("shared", false) ? List.of("SHARED") : List.of());
@@ -66,7 +67,6 @@ final class Ask {
         locks.asks.add(this);
         CompletableFuture<Void> before = locks.asking.put(ear.name, asked);
         asked.thenRun(() -> locks.asking.remove(ear.name, asked));
-        succeeded();
         try {
             if (before != null) {
                 await(before);
@@ -76,7 +76,7 @@ final class Ask {
                 isHeld = isGranted();
             }
             over();
-        } catch (FairlockException | InterruptedException error) {
+        } catch (Throwable error) {
             leave();
             throw error;
         } finally {
@@ -91,7 +91,7 @@ final class Ask {
         try {
             isWoken = false;
             Wire.Reply reply = send("ACQUIRE", words);
-            succeeded();
+            tries.first = null;
             if (reply.value() instanceof Long) {
                 return isHeld(reply);
             } else if (reply.value() instanceof List<?> place) {
@@ -107,10 +107,6 @@ final class Ask {
             }
         }
         return false;
-    }
-
-    private void succeeded() {
-        tries = new Time.Tries(options.nanos("retryTimeout", 30));
     }
 
     /** What was long under way is renewed first. What too few replicas have confirmed is given back. */

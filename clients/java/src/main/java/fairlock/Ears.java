@@ -93,8 +93,8 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         return line.to(ear.name, null).thenCompose(made -> {
             var connection = (StatefulRedisPubSubConnection<String, String>) made;
             var commands = connection.async();
-            return line.checked(ear.name, isSharded ? commands.ssubscribe(ear.channel) : commands.subscribe(ear.channel))
-                    .thenRun(() -> stands(ear, line, connection));
+            var subscribed = isSharded ? commands.ssubscribe(ear.channel) : commands.subscribe(ear.channel);
+            return line.checked(ear.name, true, servers.longest, subscribed).thenRun(() -> stands(ear, line, connection));
         }).exceptionallyCompose(error -> {
             if (!isSharded || !FairlockException.of("", error).isUnknown()) {
                 return CompletableFuture.failedFuture(error);

@@ -17,17 +17,18 @@ public final class Held implements AutoCloseable {
     private final Locks locks;
     /** What its thread holds. */
     private final Map<String, Held> mine;
-    private final boolean isRenewed;
     private final long since = now();
     private final CompletableFuture<LockLost> lost = new CompletableFuture<>();
+    private final boolean isRenewed;
     private Thread holder = Thread.currentThread();
     /** 0: its release has begun. */
     private int count = 1;
     private LockLost loss;
+    /** The reply to a release was lost. */
     private volatile boolean isUnheard;
-    /** When the newest lease was asked for, and its length; when the next renewal is due. */
-    private long from, due;
     private volatile long lease;
+    /** When the lease is over, and when the next renewal is due. */
+    private long end, due;
     private CompletableFuture<Void> alarm = new CompletableFuture<>();
 
     Held(Ask ask, Map<String, Held> mine) {
@@ -35,14 +36,13 @@ public final class Held implements AutoCloseable {
         this.mine = mine;
         locks = ask.locks;
         isRenewed = ask.options.get("renew", true) || ask.own != null;
-        isSet(ask.lease, ask.sentAt);
         mine.put(name(), this);
         locks.holds.add(this);
         if (ask.own != null) {
             ask.own.isKept = true;
             ask.own.ended.thenRun(() -> lose(Cause.CONNECTION));
         }
-        schedule();
+        isSet(ask.lease, ask.sentAt);
     }
 
     /** The name of the lock. */
@@ -70,39 +70,33 @@ public final class Held implements AutoCloseable {
         return lost.isDone();
     }
 
-    private void isSet(long newLease, long sentAt) {
+    private synchronized void isSet(long newLease, long sentAt) {
         lease = newLease;
-        from = Math.max(from, sentAt);
-        due(from, lease / 3);
+        end = sentAt + newLease;
+        isDue(sentAt, newLease / 3);
     }
 
-    private void due(long now, long later) {
-        due = isRenewed ? now + Math.max(Time.PAUSE, later) : EVER;
+    private synchronized void isDue(long from, long after) {
+        due = isRenewed ? from + Math.max(Time.PAUSE, after) : EVER;
+        tick();
     }
 
-    private long end() {
-        return Math.min(EVER, from + lease);
-    }
-
-    /** Renews, if that is due. */
+    /** Renews when that is due, and sets the alarm for the next time. */
     private synchronized void tick() {
-        if (now() >= end()) {
+        alarm.cancel(false);
+        if (isOver()) {
+            return;
+        } else if (now() >= end) {
             lose(Cause.LEASE);
-        } else if (now() >= due && !isOver()) {
-            due(now(), lease / 3); // Whatever becomes of this one.
+            return;
+        } else if (now() >= due) {
+            due = now() + Math.max(Time.PAUSE, lease / 3); // Whatever becomes of this one.
             if (holder.isAlive()) {
-                renewed(lease).exceptionally(Held::logged);
+                renewed(lease);
             }
         }
-        schedule();
-    }
-
-    private synchronized void schedule() {
-        alarm.cancel(false);
-        if (!isOver()) {
-            alarm = Time.at(Math.min(due, end()));
-            alarm.thenRun(this::tick);
-        }
+        alarm = Time.at(Math.min(due, end));
+        alarm.thenRun(this::tick);
     }
 
     private synchronized boolean isOver() {
@@ -111,33 +105,22 @@ public final class Held implements AutoCloseable {
 
     private CompletableFuture<Void> renewed(long newLease) {
         long sentAt = now();
-        return ask.sent("RENEW", List.of("LEASE", Time.ms(newLease))).handle((reply, error) -> {
-            FairlockException failure = error != null ? FairlockException.of("", error) : reply.isConfirmed() ? null
-                    : new FairlockException.NotReplicated(locks.servers.where(name()) + ": too few replicas have confirmed the renewal", null);
-            synchronized (this) {
-                if (failure == null) {
-                    isSet(newLease, sentAt);
-                } else if (failure.is("NOTHELD")) {
-                    lose(Cause.NOTHELD);
-                    check();
-                } else {
-                    due(now(), lease / 10);
-                }
-                schedule();
+        return ask.sent("RENEW", List.of("LEASE", Time.ms(newLease))).thenAccept(reply -> {
+            if (!reply.isConfirmed()) {
+                throw new FairlockException.NotReplicated(locks.servers.where(name()) + ": too few replicas have confirmed the renewal", null);
             }
-            if (failure != null) {
-                throw failure;
+            isSet(newLease, sentAt);
+        }).exceptionally(error -> {
+            FairlockException failure = FairlockException.of("", error);
+            if (failure.is("NOTHELD")) {
+                lose(Cause.NOTHELD);
+                check();
+            } else if (failure instanceof FairlockException.Refused) {
+                Wire.LOG.log(Level.WARNING, "the lock cannot be renewed: " + failure.getMessage());
             }
-            return null;
+            isDue(now(), lease / 10);
+            throw failure;
         });
-    }
-
-    /** Nobody else is told of a refusal. */
-    private static Void logged(Throwable error) {
-        if (FairlockException.of("", error) instanceof FairlockException.Refused refusal) {
-            Wire.LOG.log(Level.WARNING, "the lock cannot be renewed: " + refusal.getMessage());
-        }
-        return null;
     }
 
     /** Sets the lease anew; returns it. LockLost: the lock was lost. NotReplicated: too few replicas have confirmed the new lease. */
@@ -147,13 +130,13 @@ public final class Held implements AutoCloseable {
 
     /** Sets another lease, for later renewals as well; returns it. */
     public Duration renew(Duration newLease) {
-        long nanos = Time.nanos(LockOptions.checked("lease", newLease, 1)), end;
+        long nanos = Time.nanos(LockOptions.checked("lease", newLease, 1)), until;
         synchronized (this) {
             check();
             holder = Thread.currentThread();
-            end = end();
+            until = end;
         }
-        Locks.finished(Time.again(() -> renewed(nanos), end));
+        Locks.finished(Time.again(() -> renewed(nanos), until));
         return newLease;
     }
 
@@ -166,14 +149,14 @@ public final class Held implements AutoCloseable {
 
     /** Holds it once more; false: it is not held any more. */
     synchronized boolean holdAgain() {
-        boolean isHeld = !isOver() && now() < end();
+        boolean isHeld = !isOver() && now() < end;
         count += isHeld ? 1 : 0;
         return isHeld;
     }
 
     /** Gives up the lock. LockLost: it was lost before. Releasing again does nothing. */
     public void release() {
-        long end;
+        long until;
         synchronized (this) {
             if (count == 0 || --count > 0 && loss == null) {
                 return;
@@ -181,20 +164,19 @@ public final class Held implements AutoCloseable {
             count = 0;
             mine.remove(name(), this);
             check();
-            schedule();
+            alarm.cancel(false);
             // A hold of Redisson's must not be released twice.
-            end = ask.isOnce ? Math.min(end(), now() + ask.options.nanos("releaseTimeout", 5)) : 0;
+            until = ask.isOnce ? Math.min(end, now() + ask.options.nanos("releaseTimeout", 5)) : 0;
         }
         boolean isReleased = false;
         try {
-            Locks.finished(Time.again(this::released, end));
+            Locks.finished(Time.again(this::released, until));
             isReleased = true;
         } catch (FairlockException error) {
-            if (error.is("NOTHELD") && !isUnheard) {
-                lostBy(Cause.NOTHELD);
-                check();
-            } else if (!error.is("NOTHELD")) {
+            if (!error.is("NOTHELD")) {
                 throw error;
+            } else if (!isUnheard) {
+                throw lostBy(Cause.NOTHELD);
             }
         } finally {
             end(isReleased);
@@ -218,7 +200,8 @@ public final class Held implements AutoCloseable {
 
     synchronized void lose(Cause cause) {
         if (!isOver()) {
-            lostBy(cause);
+            loss = lostBy(cause);
+            alarm.cancel(false);
             end(false);
             Locks.background(() -> lost.complete(loss));
             if (cause == Cause.LEASE) {
@@ -227,9 +210,9 @@ public final class Held implements AutoCloseable {
         }
     }
 
-    private synchronized void lostBy(Cause cause) {
-        loss = new LockLost(locks.servers.where(name()), cause);
+    private LockLost lostBy(Cause cause) {
         Locks.background(() -> locks.tell(hooks -> hooks.onLost(new LockEvent(name(), owner(), token(), null, held(), cause))));
+        return new LockLost(locks.servers.where(name()), cause);
     }
 
     private void end(boolean isWell) {

@@ -17,18 +17,11 @@ import io.lettuce.core.cluster.pubsub.StatefulRedisClusterPubSubConnection;
 import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.output.NestedMultiOutput;
 import io.lettuce.core.output.StatusOutput;
-import io.lettuce.core.protocol.AsyncCommand;
-import io.lettuce.core.protocol.Command;
-import io.lettuce.core.protocol.CommandArgs;
-import io.lettuce.core.protocol.CommandType;
-import io.lettuce.core.protocol.ProtocolKeyword;
+import io.lettuce.core.protocol.*;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
-import java.util.Set;
+import java.util.*;
 import java.util.concurrent.*;
 import java.util.function.Function;
 
@@ -37,7 +30,7 @@ final class Servers {
     /** Whether it has sharded channels: a cluster before Redis 7.0 has none. */
     volatile boolean isSharded;
     /** Nanoseconds for an answer that is given at once. */
-    private final long longest;
+    final long longest;
     private final RedisClient one;
     private final RedisURI uri;
     private final RedisClusterClient cluster;
@@ -97,7 +90,7 @@ final class Servers {
      * A connection that the client makes, in a cluster one to all nodes, until it is disconnected or silent. Then it is closed, with all that is on
      * its way, which Lettuce would send again unseen; the next command has another one made.
      */
-    final class Line {
+    final class Line implements RedisConnectionStateListener {
         final CompletableFuture<Void> ended = new CompletableFuture<>();
         /** Whether a session depends on it: silence may end. */
         volatile boolean isKept;
@@ -140,6 +133,11 @@ final class Servers {
             ended.complete(null);
         }
 
+        @Override
+        public void onRedisDisconnected(RedisChannelHandler<?, ?> connection) {
+            end();
+        }
+
         /** The library's name for the lock's server. */
         Object server(String name) {
             return cluster == null ? address : node(name).getNodeId();
@@ -153,12 +151,7 @@ final class Servers {
                         heard.addListener(ears);
                     }
                     connection.setTimeout(Duration.ZERO); // The client's own is for its own commands.
-                    connection.addListener(new RedisConnectionStateListener() {
-                        @Override
-                        public void onRedisDisconnected(RedisChannelHandler<?, ?> which) {
-                            end();
-                        }
-                    });
+                    connection.addListener(this);
                 }
                 return connection;
             });
@@ -196,11 +189,7 @@ final class Servers {
             return checked(name, true, nanos, command).thenApply(values -> values.size() == 1 ? values.get(0) : values);
         }
 
-        <T> CompletableFuture<T> checked(String name, CompletionStage<T> command) {
-            return checked(name, true, longest, command);
-        }
-
-        private <T> CompletableFuture<T> checked(String name, boolean wasSent, long nanos, CompletionStage<? extends T> work) {
+        <T> CompletableFuture<T> checked(String name, boolean wasSent, long nanos, CompletionStage<? extends T> work) {
             return work.<T>thenApply(value -> value).toCompletableFuture().orTimeout(nanos, TimeUnit.NANOSECONDS).exceptionallyCompose(error -> {
                 FairlockException failure = FairlockException.of(where(name), error);
                 failure.isUnheard &= wasSent;

@@ -33,11 +33,11 @@ final class Time {
         return new CompletableFuture<Void>().completeOnTimeout(null, time - now(), TimeUnit.NANOSECONDS);
     }
 
-    /** Failures in a row, the first of which is named. */
+    /** Failures in a row; the first is null after a success. */
     static final class Tries {
         FairlockException first;
         private final long longest;
-        private long since, pause = PAUSE / 2;
+        private long since, pause;
 
         Tries(long longest) {
             this.longest = longest;
@@ -50,6 +50,7 @@ final class Time {
             } else if (first == null) {
                 first = failure;
                 since = now();
+                pause = PAUSE / 2;
             } else if (now() - since >= longest) {
                 throw new FairlockException.Unavailable(first.getMessage(), first.code(), first);
             }

@@ -25,15 +25,13 @@ final class Wire {
     private static final String NO_MODULE = "the server does not have the fairlock module";
 
     private final Servers servers;
-    private final long longest;
     private final boolean isModuleRequired;
-    private final Map<Object, CompletableFuture<Integer>> replicas = new ConcurrentHashMap<>();
+    private final Map<Object, Integer> replicas = new ConcurrentHashMap<>();
     /** Whether the server has the module; null: it was not asked yet. */
     final AtomicReference<Boolean> isNative = new AtomicReference<>();
 
     Wire(Servers servers, LockOptions options) {
         this.servers = servers;
-        longest = options.nanos("commandTimeout", 5);
         isModuleRequired = options.get("module", LockOptions.Module.AUTO) == LockOptions.Module.REQUIRED;
     }
 
@@ -51,7 +49,7 @@ final class Wire {
             // Not on the connection of all: WAIT keeps those behind it waiting.
             Servers.Line line = count == 0 || first == own ? first : servers.shared("confirmed", null);
             long sync = count == 0 ? 0 : options.nanos("syncTimeout", 1);
-            return line.at(name, longest + 2 * sync, call -> run(name, options.byModule(), words, call).thenCompose(value ->
+            return line.at(name, servers.longest + 2 * sync, call -> run(name, options.byModule(), words, call).thenCompose(value ->
                     count == 0 || !(value instanceof Long) ? completedFuture(new Reply(value, true))
                             : call.send(List.of("WAIT", count.toString(), Time.ms(sync)))
                                     .thenApply(confirmed -> new Reply(value, (Long) confirmed >= count)).exceptionally(error -> {
@@ -68,21 +66,19 @@ final class Wire {
         if (!isAsked || options.get("minReplicas", null) != null) {
             return completedFuture(isAsked ? options.get("minReplicas", 0) : 0);
         }
-        return line.at(name, longest, call -> {
+        return line.at(name, servers.longest, call -> {
             Object server = line.server(name);
-            CompletableFuture<Integer> known = replicas.computeIfAbsent(server, key -> call.send(List.of("ROLE")).thenApply(reply -> {
+            Integer known = replicas.get(server);
+            return known != null ? completedFuture(known) : call.send(List.of("ROLE")).exceptionallyCompose(error -> // Without ROLE it has no replica.
+                    FairlockException.of("", error).isUnknown() ? completedFuture(List.of("master", 0, List.of())) : failedFuture(error)
+            ).thenApply(reply -> {
                 List<?> role = (List<?>) reply;
                 if (!"master".equals(role.get(0))) {
                     line.end(); // The Sentinels are asked anew.
                     throw new FairlockException.Unavailable(servers.where(name) + ": by its ROLE it is no master", "READONLY", null);
                 }
-                return ((List<?>) role.get(2)).isEmpty() ? 0 : 1;
-            }).exceptionallyCompose(error -> // A server without ROLE has none.
-                    FairlockException.of("", error).isUnknown() ? completedFuture(0) : failedFuture(error)));
-            return known.whenComplete((count, error) -> {
-                if (error != null) {
-                    replicas.remove(server, known);
-                }
+                replicas.putIfAbsent(server, ((List<?>) role.get(2)).isEmpty() ? 0 : 1);
+                return replicas.get(server);
             });
         });
     }
