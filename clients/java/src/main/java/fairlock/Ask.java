@@ -150,7 +150,7 @@ final class Ask {
     }
 
     private Wire.Reply send(String command, List<String> more) throws InterruptedException {
-        if (options.get("session", false) && (own == null || own.isOver())) {
+        if (options.get("session", false) && (own == null || own.ended.isDone())) {
             own = locks.servers.new Line(null);
         }
         sentAt = now();

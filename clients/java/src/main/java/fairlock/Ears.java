@@ -105,7 +105,7 @@ final class Ears extends RedisPubSubAdapter<String, String> {
     }
 
     private synchronized void stands(Ear ear, Servers.Line line, StatefulRedisPubSubConnection<String, String> connection) {
-        ear.connection = line.isOver() ? null : connection;
+        ear.connection = line.ended.isDone() ? null : connection;
     }
 
     /** The connection has ended. */

@@ -77,7 +77,7 @@ public final class Held implements AutoCloseable {
     }
 
     private synchronized void isDue(long from, long after) {
-        due = isRenewed ? from + Math.max(Time.PAUSE, after) : EVER;
+        due = isRenewed ? from + after : EVER;
         tick();
     }
 
@@ -118,7 +118,7 @@ public final class Held implements AutoCloseable {
             } else if (failure instanceof FairlockException.Refused) {
                 Wire.LOG.log(Level.WARNING, "the lock cannot be renewed: " + failure.getMessage());
             }
-            isDue(now(), lease / 10);
+            isDue(now(), Math.max(Time.PAUSE, lease / 10));
             throw failure;
         });
     }
@@ -205,7 +205,7 @@ public final class Held implements AutoCloseable {
             end(false);
             Locks.background(() -> lost.complete(loss));
             if (cause == Cause.LEASE) {
-                Time.again(this::released, 0); // If the server can be reached now, the next one need not wait.
+                released(); // If the server can be reached now, the next one need not wait.
             }
         }
     }

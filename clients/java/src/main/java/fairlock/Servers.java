@@ -61,24 +61,12 @@ final class Servers {
         }
     }
 
-    /** INFO has a boolean in RESP3. */
-    private static final class Values extends NestedMultiOutput<String, String> {
-        Values() {
-            super(StringCodec.UTF8);
-        }
-
-        @Override
-        public void set(boolean value) {
-            set(value ? 1 : 0);
-        }
-    }
-
     /** For all; {@code ears} is told of messages, and of the end; null: for commands. */
     synchronized Line shared(String use, Ears ears) {
         if (isClosed) {
             throw new FairlockException.Closed("Locks is closed");
         }
-        return lines.compute(use, (key, line) -> line == null || line.isOver() ? new Line(ears) : line);
+        return lines.compute(use, (key, line) -> line == null || line.ended.isDone() ? new Line(ears) : line);
     }
 
     synchronized void close() {
@@ -123,10 +111,6 @@ final class Servers {
                 address = opening.getRemoteAddress();
                 return made;
             });
-        }
-
-        boolean isOver() {
-            return ended.isDone();
         }
 
         void end() {
@@ -183,8 +167,14 @@ final class Servers {
 
         private CompletableFuture<Object> call(
                 StatefulRedisConnection<String, String> to, String name, long nanos, List<String> words, boolean isAsking) {
+            var output = new NestedMultiOutput<>(StringCodec.UTF8) {
+                @Override
+                public void set(boolean value) {
+                    set(value ? 1 : 0); // INFO has one in RESP3.
+                }
+            };
             CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8).addValues(words.subList(1, words.size()));
-            var command = new AsyncCommand<>(new Command<>(new Keyword(words.get(0)), new Values(), arguments));
+            var command = new AsyncCommand<>(new Command<>(new Keyword(words.get(0)), output, arguments));
             to.dispatch(isAsking ? List.of(new Command<>(CommandType.ASKING, new StatusOutput<>(StringCodec.UTF8)), command) : List.of(command));
             return checked(name, true, nanos, command).thenApply(values -> values.size() == 1 ? values.get(0) : values);
         }

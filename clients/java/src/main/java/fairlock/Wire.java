@@ -68,18 +68,16 @@ final class Wire {
         }
         return line.at(name, servers.longest, call -> {
             Object server = line.server(name);
-            Integer known = replicas.get(server);
-            return known != null ? completedFuture(known) : call.send(List.of("ROLE")).exceptionallyCompose(error -> // Without ROLE it has no replica.
-                    FairlockException.of("", error).isUnknown() ? completedFuture(List.of("master", 0, List.of())) : failedFuture(error)
-            ).thenApply(reply -> {
+            return replicas.containsKey(server) ? completedFuture(replicas.get(server)) : call.send(List.of("ROLE")).thenApply(reply -> {
                 List<?> role = (List<?>) reply;
                 if (!"master".equals(role.get(0))) {
                     line.end(); // The Sentinels are asked anew.
                     throw new FairlockException.Unavailable(servers.where(name) + ": by its ROLE it is no master", "READONLY", null);
                 }
-                replicas.putIfAbsent(server, ((List<?>) role.get(2)).isEmpty() ? 0 : 1);
-                return replicas.get(server);
-            });
+                return ((List<?>) role.get(2)).isEmpty() ? 0 : 1;
+            }).exceptionallyCompose(error -> // A server without ROLE has none.
+                    FairlockException.of("", error).isUnknown() ? completedFuture(0) : failedFuture(error)
+            ).thenApply(count -> replicas.merge(server, count, (first, later) -> first));
         });
     }
 
@@ -106,8 +104,9 @@ final class Wire {
             }
             if (!Boolean.FALSE.equals(isNative.getAndSet(false))) {
                 String why = failure.isDenied() ? "the user may not run the commands of the fairlock module" : NO_MODULE;
-                LOG.log(Level.WARNING, servers.where(name) + ": " + why + ": locks are taken by scripts. " + (failure.isDenied() ? "Allow them" : "Load it")
-                        + " for hand-off, sessions and shared locks, or set module to \"required\" to refuse");
+                LOG.log(Level.WARNING, servers.where(name) + ": " + why + ": locks are taken by scripts. "
+                        + (failure.isDenied() ? "Allow them" : "Load it") + " for hand-off, sessions and shared locks, "
+                        + "or set module to \"required\" to refuse");
             }
             return run(name, null, words, call);
         });
