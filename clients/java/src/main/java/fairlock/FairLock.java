@@ -72,7 +72,7 @@ public final class FairLock implements Lock {
     /** Whether this thread holds the lock, and is not known to have lost it. */
     public boolean isHeldByCurrentThread() {
         Held held = locks.mine(name);
-        return held != null && !held.isLost();
+        return held != null && !held.lost().isDone();
     }
 
     @Override

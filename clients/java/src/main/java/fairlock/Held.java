@@ -65,11 +65,6 @@ public final class Held implements AutoCloseable {
         return lost;
     }
 
-    /** Whether {@link #lost} has completed. */
-    public boolean isLost() {
-        return lost.isDone();
-    }
-
     private synchronized void isSet(long newLease, long sentAt) {
         lease = newLease;
         end = sentAt + newLease;
