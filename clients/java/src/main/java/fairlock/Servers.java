@@ -36,6 +36,8 @@ final class Servers {
     private final RedisClusterClient cluster;
     /** The connection for commands, the one for what replicas confirm, and the one that listens. */
     private final Map<String, Line> lines = new HashMap<>();
+    /** Of each connection that is open: completes when it is closed. */
+    private final Set<CompletableFuture<Void>> open = ConcurrentHashMap.newKeySet();
     private boolean isClosed;
     private volatile Partitions partitions = new Partitions();
     private long refreshedAt;
@@ -69,9 +71,11 @@ final class Servers {
         return lines.compute(use, (key, line) -> line == null || line.ended.isDone() ? new Line(ears) : line);
     }
 
-    synchronized void close() {
+    /** Completes when all connections are closed. */
+    synchronized CompletableFuture<Void> close() {
         isClosed = true;
         lines.values().forEach(Line::end);
+        return CompletableFuture.allOf(open.toArray(CompletableFuture<?>[]::new));
     }
 
     /**
@@ -90,7 +94,9 @@ final class Servers {
         Line(Ears ears) {
             this.ears = ears;
             opened = (cluster != null && partitions.isEmpty() ? refreshed() : completedFuture(null)).thenCompose(known -> open());
-            ended.thenCombine(opened, (over, made) -> made.closeAsync());
+            CompletableFuture<Void> closed = ended.thenCompose(over -> opened).thenCompose(StatefulConnection::closeAsync);
+            open.add(closed);
+            closed.whenComplete((over, error) -> open.remove(closed));
             opened.whenComplete((made, error) -> {
                 if (error != null) {
                     end();
