@@ -120,9 +120,8 @@ struct Given {
 
 /// Registers the options at the server, with values from the module's arguments
 /// (`loadmodule libfairlock.so lease 10000`), the configuration file or the defaults. False, with
-/// a line in the log, if an argument or value is unusable. From then on the server calls `switched` when interception
-/// is switched on or off.
-pub fn load(ctx: &Ctx, context: &Context, arguments: &[RedisString], switched: fn()) -> bool {
+/// a line in the log, if an argument or value is unusable.
+pub fn load(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
     let Ok(given) = parse(arguments).inspect_err(|problem| ctx.log_warning(problem)) else {
         return false;
     };
@@ -153,7 +152,7 @@ pub fn load(ctx: &Ctx, context: &Context, arguments: &[RedisString], switched: f
         &INTERCEPT_EVAL,
         given.intercept_eval,
         ConfigurationFlags::DEFAULT,
-        Some(Box::new(move |_, _, _| switched())),
+        None,
     );
     crate::server::load_configuration(context)
 }

@@ -100,7 +100,7 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
     ctx.declare_options();
     server::remember_server(ctx);
     server::user::remember_module(ctx);
-    let begun = config::load(ctx, context, arguments, waiting::interception_switched)
+    let begun = config::load(ctx, context, arguments)
         && COMMANDS
             .iter()
             .chain(&SCRIPTS)

@@ -19,7 +19,7 @@ use crate::config;
 use crate::error::Error;
 use crate::fault;
 use crate::keyspace::OpenLock;
-use crate::lock::{Ask, Holds, Limit, Outcome, State, Step, Terms, Ticket, WaitMode};
+use crate::lock::{Ask, Holds, Limit, Outcome, State, Step, Terms, WaitMode};
 use crate::server::docs::{Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::{self, step};
@@ -53,17 +53,16 @@ impl Command for Acquire {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;
-        let ticket = waiting::next_ticket();
         let (outcome, now) = step(ctx, call.lock, |step| {
             step.state.learn_name(arguments.string(1));
-            Ok((decide(&call, ctx, step, ticket)?, step.now))
+            Ok((decide(&call, ctx, step)?, step.now))
         })?;
         Ok(match (outcome, call.wait.unwrap_or(Wait::Block(0))) {
             (Outcome::Acquired(token), _) => Reply::Integer(token),
             (Outcome::Declined, _) => Reply::Nil,
             // The reply comes from `waiting`, when the wait ends.
             (Outcome::Joined(_), Wait::Block(timeout)) => {
-                waiting::block(ctx, call.lock, &call.owner, ticket, (timeout, now))?;
+                waiting::block(ctx, call.lock, &call.owner, timeout, now)?;
                 Reply::Elsewhere
             }
             (Outcome::Joined(joined), _) => Reply::Array(vec![
@@ -75,12 +74,7 @@ impl Command for Acquire {
 }
 
 /// Takes the lock, or waits as was asked.
-fn decide(
-    call: &Call<'_>,
-    ctx: &Ctx,
-    step: &mut Step<'_, OpenLock<'_>>,
-    ticket: Ticket,
-) -> Result<Outcome, Error> {
+fn decide(call: &Call<'_>, ctx: &Ctx, step: &mut Step<'_, OpenLock<'_>>) -> Result<Outcome, Error> {
     let ask = Ask {
         owner: &call.owner,
         terms: Terms {
@@ -94,7 +88,7 @@ fn decide(
         wait: match call.wait {
             Some(Wait::Enqueue) => Some(WaitMode::Polling),
             Some(Wait::Never) => None,
-            _ => (!ctx.flags().deny_blocking()).then_some(WaitMode::Blocked(ticket)),
+            _ => (!ctx.flags().deny_blocking()).then_some(WaitMode::Blocked(ctx.client_id())),
         },
     };
     step.state.require_holders()?;

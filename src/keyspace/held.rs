@@ -36,15 +36,3 @@ fn has_shared_holders(ctx: &Ctx, name: &[u8]) -> bool {
     let shared = ctx.open(names.shared(), Access::Read);
     shared.kind() == Kind::Hash
 }
-
-/// Whether another client has taken holders out of the hash of a lock that this server looks after: only the token is
-/// left, or of a SHARED lock not as many holders as are `shared`. Does not count as a use of the key.
-pub fn has_lost_holders(ctx: &Ctx, name: &[u8], shared: Option<usize>) -> bool {
-    let key = string(name);
-    let lock = ctx.open(&key, Access::Read);
-    match shared {
-        _ if lock.kind() != Kind::Hash => false,
-        Some(holders) => lock.len() != holders.saturating_add(1),
-        None => lock.len() == 1 && token_of(&lock).is_some(),
-    }
-}

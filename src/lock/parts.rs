@@ -8,11 +8,11 @@ use super::clock::{Heard, Millis, Now, Wall};
 /// An owner may hold or wait; it is named by any bytes.
 pub type Owner = Rc<[u8]>;
 
-/// Names one blocked request of this server run. A connection that asks again has a new one.
-pub type Ticket = u64;
-
 /// Names one connection of this server run.
 pub type Connection = u64;
+
+/// Names a blocked request: the connection that waits, for one lock at a time.
+pub type Ticket = Connection;
 
 /// The limits that apply to a step, from the configuration.
 #[derive(Clone, Copy, Debug)]

@@ -331,7 +331,6 @@ struct Required {
     void (*SetDisconnectCallback)(RedisModuleBlockedClient *client, RedisModuleDisconnectFunc disconnected);
     int (*UnblockClient)(RedisModuleBlockedClient *client, void *data);
     void *(*GetBlockedClientPrivateData)(RedisModuleCtx *ctx);
-    RedisModuleBlockedClient *(*GetBlockedClientHandle)(RedisModuleCtx *ctx);
 
     /* The event loop, and what the server tells of. */
     RedisModuleTimerID (*CreateTimer)(RedisModuleCtx *ctx, long long milliseconds, RedisModuleTimerProc ring, void *data);

@@ -34,17 +34,12 @@ pub trait Blocking: Sized {
     /// made, or the reply panicked. The context belongs to no client: it can start timers, and keys cannot be
     /// opened in it.
     fn not_received(ctx: &Ctx, outcome: Self::Outcome);
-    /// CLIENT UNBLOCK ... TIMEOUT has ended the wait: discard the handle of this id, and return the client's reply.
-    fn timed_out(ctx: &Ctx, id: Id) -> Reply;
-    /// The client's connection has closed, or CLIENT UNBLOCK ... ERROR has ended the wait: discard the handle
-    /// of this id. This can happen in the middle of another client's command: keys should not be opened,
-    /// timers can be started.
-    fn disconnected(ctx: &Ctx, id: Id);
+    /// CLIENT UNBLOCK ... TIMEOUT has ended the wait: discard the client's handle, and return its reply.
+    fn timed_out(ctx: &Ctx) -> Reply;
+    /// The client's connection has closed, or CLIENT UNBLOCK ... ERROR has ended the wait: discard its handle.
+    /// This can happen in the middle of another client's command: keys should not be opened, timers can be started.
+    fn disconnected(ctx: &Ctx);
 }
-
-/// Identifies a blocked client among those blocked now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Id(usize);
 
 /// A blocked client that has not been unblocked yet.
 #[derive(Debug)]
@@ -85,11 +80,6 @@ impl Ctx {
 }
 
 impl<B: Blocking> Handle<B> {
-    /// Identifies this client until the handle is used up.
-    pub fn id(&self) -> Id {
-        Id(self.raw.as_ptr().addr())
-    }
-
     /// Unblocks the client with an outcome.
     pub fn unblock(self, outcome: B::Outcome) {
         let delivery = Box::new(Delivery::<B> {
@@ -138,21 +128,16 @@ extern "C" fn timed_out<B: Blocking>(
     _argv: *mut *mut raw::RedisModuleString,
     _argc: c_int,
 ) -> c_int {
-    // SAFETY: the context belongs to a blocked client.
-    let client = unsafe { api!(GetBlockedClientHandle(ctx)) };
     let ctx = Ctx::new(ctx);
-    let make = || B::timed_out(&ctx, Id(client.addr()));
-    ctx.reply(&guard_reply("a time-out", make));
+    ctx.reply(&guard_reply("a time-out", || B::timed_out(&ctx)));
     OK
 }
 
 extern "C" fn disconnected<B: Blocking>(
     ctx: *mut raw::RedisModuleCtx,
-    client: *mut raw::RedisModuleBlockedClient,
+    _client: *mut raw::RedisModuleBlockedClient,
 ) {
-    guard("a disconnect", || {
-        B::disconnected(&Ctx::new(ctx), Id(client.addr()));
-    });
+    guard("a disconnect", || B::disconnected(&Ctx::new(ctx)));
 }
 
 extern "C" fn free<B: Blocking>(ctx: *mut raw::RedisModuleCtx, delivery: *mut c_void) {

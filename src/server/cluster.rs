@@ -17,9 +17,9 @@ const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;
 /// Valkey's number for "the commands that this module replicates need not be looked up".
 const SKIPS_VALIDATION: c_int = 1 << 4;
 /// Redis's number for the events of such migrations.
-pub(super) const MIGRATIONS_OF_REDIS: u64 = 18;
+const MIGRATIONS_OF_REDIS: u64 = 18;
 /// As [`MIGRATIONS_OF_REDIS`], of Valkey.
-pub(super) const MIGRATIONS_OF_VALKEY: u64 = 19;
+const MIGRATIONS_OF_VALKEY: u64 = 19;
 
 /// Where keys of one slot are, as far as this node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,19 +30,6 @@ pub enum SlotState {
     Moving,
     /// The cluster is down for this node: it must not decide anything.
     Down,
-}
-
-/// What happens to slots that migrate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Migration {
-    /// Slots begin to migrate to this node, or to its master. No key is here yet.
-    ImportStarted,
-    /// The migration has failed: the slots stay at their node.
-    ImportAborted,
-    /// This node, or its master, owns the slots now.
-    ImportCompleted,
-    /// Another node owns slots that this node had.
-    ExportCompleted,
 }
 
 impl Ctx {
@@ -165,13 +152,10 @@ impl Ctx {
     }
 }
 
-/// What an event of a migration says, if it matters.
-pub(super) fn migration_of(event: u64, subevent: u64) -> Option<Migration> {
-    match (event, subevent) {
-        (_, 0) => Some(Migration::ImportStarted),
-        (MIGRATIONS_OF_REDIS, 1) | (MIGRATIONS_OF_VALKEY, 2) => Some(Migration::ImportAborted),
-        (MIGRATIONS_OF_REDIS, 2) | (MIGRATIONS_OF_VALKEY, 4) => Some(Migration::ImportCompleted),
-        (_, 5) => Some(Migration::ExportCompleted),
-        _ => None,
-    }
+/// Whether an event of a migration says that the slots have come.
+pub(super) fn have_come(event: u64, subevent: u64) -> bool {
+    matches!(
+        (event, subevent),
+        (MIGRATIONS_OF_REDIS, 2) | (MIGRATIONS_OF_VALKEY, 4)
+    )
 }

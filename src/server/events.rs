@@ -10,7 +10,7 @@ use redis_module::NotifyEvent;
 
 use super::announce;
 use super::api::{OK, api, raw};
-use super::cluster::{self, Migration};
+use super::cluster;
 use super::context;
 use super::context::Ctx;
 use super::filter;
@@ -38,8 +38,8 @@ pub struct Events {
     pub swapped: fn(&Ctx, [i32; 2]),
     /// The server has become a replica (true) or the master.
     pub role_changes: fn(&Ctx, bool),
-    /// Slots migrate ([`follow_migrations`]).
-    pub slots_migrate: fn(&Ctx, Migration),
+    /// This node, or its master, owns slots that have come as a whole ([`follow_migrations`]).
+    pub slots_have_come: fn(&Ctx),
 }
 
 /// Whether the module is subscribed to iterations of the event loop.
@@ -217,11 +217,7 @@ extern "C" fn server_event(
             (events.role_changes)(&ctx, replica);
         }
         (raw::REDISMODULE_EVENT_MODULE_CHANGE, _) => announce::look_for_listeners(&ctx),
-        (event @ (cluster::MIGRATIONS_OF_REDIS | cluster::MIGRATIONS_OF_VALKEY), what) => {
-            if let Some(what) = cluster::migration_of(event, what) {
-                (events.slots_migrate)(&ctx, what);
-            }
-        }
+        (event, what) if cluster::have_come(event, what) => (events.slots_have_come)(&ctx),
         _ => (),
     });
 }

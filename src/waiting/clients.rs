@@ -41,7 +41,7 @@ use crate::error::Error;
 use crate::fault;
 use crate::keyspace::QueueView;
 use crate::lock::{Connection, Millis, Now, Owner, Presence, Tick, Ticket, Waiter};
-use crate::server::block::{Blocking, Id};
+use crate::server::block::Blocking;
 use crate::server::events;
 use crate::server::{Ctx, Reply};
 use crate::stats::Stats;
@@ -49,30 +49,20 @@ use crate::stats::Stats;
 use super::conditions::{self, is_here};
 use super::connections::{Blocked, BlockedAcquire, Client, Outcome, Request};
 use super::effects::{give_outcome, not_received};
-use super::record::{Grant, LockId, Place};
+use super::record::{Grant, LockId};
 use super::state::{
     blocked, hand_off_lost, hand_offs, listening, note, sessions, stats, table, touch,
 };
 use super::step::set_timer;
 
-/// A ticket for a client that may be blocked.
-pub fn next_ticket() -> Ticket {
-    blocked(Blocked::next_ticket)
-}
-
 /// Blocks the calling client for `timeout` milliseconds (0: without limit) after the step, at `now`, in which its owner
-/// has joined a lock's queue under this ticket.
+/// has joined a lock's queue.
 ///
 /// # Errors
 /// [`Error::CannotBlock`] if the server cannot, and the place is given up. [`Error::Unblocked`] if the place is lost
 /// already: another module can do that, from a key event of the step.
-pub fn block(
-    ctx: &Ctx,
-    lock: &[u8],
-    owner: &[u8],
-    ticket: Ticket,
-    (timeout, now): (Millis, Now),
-) -> Result<(), Error> {
+pub fn block(ctx: &Ctx, lock: &[u8], owner: &[u8], timeout: Millis, now: Now) -> Result<(), Error> {
+    let ticket = ctx.client_id();
     let lock = table(|table| table.id(ctx.db(), lock));
     let waiter = table(|table| table.waiter(&lock, owner));
     if waiter.and_then(|waiter| waiter.ticket()) != Some(ticket) {
@@ -92,7 +82,6 @@ pub fn block(
         },
         // One tick more, because the current one is partly over: the client must not time out early.
         until: (timeout > 0).then(|| now.tick_after(timeout).after(1)),
-        connection: ctx.client_id(),
         outcome: None,
     };
     blocked(|blocked| blocked.add(client));
@@ -105,10 +94,8 @@ pub fn block(
 /// Unblocks every client that has an outcome. Called when an iteration of the event loop ends.
 pub fn unblock_ended() {
     for ticket in blocked(Blocked::take_ended) {
-        if let Some(client) = blocked(|blocked| blocked.remove(ticket))
-            && let Some(outcome) = client.outcome
-        {
-            client.handle.unblock(outcome);
+        if let Some((handle, outcome)) = blocked(|blocked| blocked.remove_ended(ticket)) {
+            handle.unblock(outcome);
         }
     }
 }
@@ -161,8 +148,8 @@ impl Blocking for BlockedAcquire {
         not_received(outcome);
     }
 
-    fn timed_out(ctx: &Ctx, id: Id) -> Reply {
-        let outcome = leave(id, give_up_place);
+    fn timed_out(ctx: &Ctx) -> Reply {
+        let outcome = leave(ctx, give_up_place);
         if let Some(outcome) = outcome {
             Self::reply(ctx, &outcome)
         } else if ctx.is_handing_over() {
@@ -175,15 +162,13 @@ impl Blocking for BlockedAcquire {
         }
     }
 
-    fn disconnected(ctx: &Ctx, id: Id) {
+    fn disconnected(ctx: &Ctx) {
         stats(Stats::disconnected);
         // While the cluster is down, the server itself unblocks all clients.
         let outcome = if ctx.cluster_is_down() {
-            leave(id, |lock, owner, ticket| {
-                freeze_place(ctx, lock, &owner, ticket);
-            })
+            leave(ctx, |lock, owner, ticket| keep_place(lock, &owner, ticket))
         } else {
-            leave(id, give_up_place)
+            leave(ctx, give_up_place)
         };
         if let Some(outcome) = outcome {
             not_received(outcome);
@@ -219,10 +204,10 @@ fn has_hung_up(ctx: &Ctx, connection: Connection) -> bool {
     })
 }
 
-/// The server has ended a client's wait. Returns the outcome that the client was given in this iteration, if it
+/// The server has ended the wait of the calling client. Returns the outcome that it was given in this iteration, if it
 /// was; else calls `place` for its place in the queue.
-fn leave(id: Id, place: impl FnOnce(&LockId, Owner, Ticket)) -> Option<Outcome> {
-    let client = blocked(|blocked| blocked.remove_id(id))?;
+fn leave(ctx: &Ctx, place: impl FnOnce(&LockId, Owner, Ticket)) -> Option<Outcome> {
+    let client = blocked(|blocked| blocked.remove(ctx.client_id()))?;
     client.handle.discard();
     if client.outcome.is_none() {
         let request = client.request;
@@ -269,9 +254,9 @@ pub fn to_the_master() {
 }
 
 /// The cluster is down for this node: blocked clients keep their places and ask again.
-pub fn while_down(ctx: &Ctx) {
+pub fn while_down() {
     for client in blocked(|blocked| blocked.waiting()) {
-        freeze_place(ctx, &client.lock, &client.owner, client.ticket);
+        keep_place(&client.lock, &client.owner, client.ticket);
         send_away(client.ticket, Outcome::Refused(Error::ClusterDown));
     }
 }
@@ -282,7 +267,6 @@ pub fn swapped(_: &Ctx, [one, other]: [i32; 2]) {
     let waiting = blocked(|blocked| blocked.waiting()).into_iter();
     for client in waiting.filter(|client| one != other && [one, other].contains(&client.lock.db)) {
         keep_place(&client.lock, &client.owner, client.ticket);
-        touch(&client.lock, QueueView::AsLeft);
         send_away(client.ticket, Outcome::Refused(Error::Unblocked));
     }
 }
@@ -301,11 +285,5 @@ fn keep_place(lock: &LockId, owner: &[u8], ticket: Ticket) {
         waiter.deadline = now.listening_after(waiter.patience);
     };
     table(|table| table.change_blocked(lock, owner, ticket, away));
-}
-
-/// As [`keep_place`], at a lock of which nothing can be done now.
-fn freeze_place(ctx: &Ctx, lock: &LockId, owner: &[u8], ticket: Ticket) {
-    keep_place(lock, owner, ticket);
-    table(|table| table.set_place(lock, Place::Frozen));
-    set_timer(ctx, conditions::now());
+    touch(lock, QueueView::AsLeft);
 }

@@ -11,7 +11,7 @@ use crate::server::cluster::SlotState;
 use crate::server::{Ctx, clock, in_cluster};
 
 use super::record::LockId;
-use super::stable::{DOUBT, Slots};
+use super::slots::{DOUBT, Slots};
 use super::state::{known_slots, listening, waiting};
 
 /// The server's clocks.
@@ -164,10 +164,12 @@ pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
         &names.lock
     };
     let (state, is_stable) = ctx.slot_state([&names.lock, &names.queue, &names.deadlines, last]);
-    if is_stable {
-        let now = tick();
-        known_slots(|slots| slots.found(names.slot(), now));
-    }
+    let now = tick();
+    known_slots(|slots| match state {
+        SlotState::Here if is_stable => slots.found(names.slot(), now),
+        SlotState::Down => slots.is_down = true,
+        _ => (),
+    });
     state
 }
 

@@ -1,9 +1,10 @@
 //! What is known of connections: the blocked clients, each under its ticket and by when its wait times out, and which
 //! locks are bound to which connection. Nothing but data.
 //!
-//! A client that asks for a held lock is blocked under a new ticket, by which the rules know it.
-//! The wait ends in one of three ways: the client is unblocked with an [`Outcome`]; its time is up; its
-//! connection closes. Each of them forgets the ticket first, so that no other can follow.
+//! A client that asks for a held lock is blocked under a ticket, by which the rules know it: the number of its
+//! connection, which waits for one lock at a time. The wait ends in one of three ways: the client is unblocked with an
+//! [`Outcome`]; its time is up; its connection closes. Each of them forgets the ticket first, so that no other can
+//! follow.
 //!
 //! Time-outs are kept here, by the steady clock. The server's own time-outs go by the wall clock, and
 //! would come an hour late if that is set back by an hour.
@@ -14,7 +15,7 @@ use foldhash::fast::RandomState;
 
 use crate::error::Error;
 use crate::lock::{Connection, Owner, Tick, Ticket, give_back};
-use crate::server::block::{Handle, Id, Socket};
+use crate::server::block::{Handle, Socket};
 
 use super::record::{Grant, LockId};
 
@@ -42,8 +43,6 @@ pub struct Client {
     pub request: Request,
     /// When its time is up, if ever.
     pub until: Option<Tick>,
-    /// Its connection.
-    pub connection: Connection,
     /// What it is told when this iteration of the event loop ends.
     pub outcome: Option<Outcome>,
 }
@@ -66,32 +65,18 @@ pub struct Request {
 pub struct Blocked {
     by_ticket: HashMap<Ticket, Client, RandomState>,
     by_until: BTreeSet<(Tick, Ticket)>,
-    tickets: HashMap<Id, Ticket, RandomState>,
     /// Those with an outcome, in the order in which they got it.
     ended: Vec<Ticket>,
-    last_ticket: Ticket,
 }
 
 impl Blocked {
-    /// A new ticket.
-    pub fn next_ticket(&mut self) -> Ticket {
-        self.last_ticket = self.last_ticket.wrapping_add(1);
-        self.last_ticket
-    }
-
-    /// Adds a client under a ticket of its own.
+    /// Adds a client.
     pub fn add(&mut self, client: Client) {
         let ticket = client.request.ticket;
-        self.tickets.insert(client.handle.id(), ticket);
         if let Some(until) = client.until {
             self.by_until.insert((until, ticket));
         }
         self.by_ticket.insert(ticket, client);
-    }
-
-    /// The client with this ticket.
-    pub fn get(&self, ticket: Ticket) -> Option<&Client> {
-        self.by_ticket.get(&ticket)
     }
 
     /// Gives a client its outcome. Returns the outcome if the client has another already, or is gone.
@@ -127,18 +112,18 @@ impl Blocked {
     /// Forgets a client.
     pub fn remove(&mut self, ticket: Ticket) -> Option<Client> {
         let client = self.by_ticket.remove(&ticket)?;
-        self.tickets.remove(&client.handle.id());
         if let Some(until) = client.until {
             self.by_until.remove(&(until, ticket));
         }
         give_back(&mut self.by_ticket);
-        give_back(&mut self.tickets);
         Some(client)
     }
 
-    /// Forgets the client with this record of the server's.
-    pub fn remove_id(&mut self, id: Id) -> Option<Client> {
-        self.remove(*self.tickets.get(&id)?)
+    /// Forgets a client that has an outcome. The server may have ended its wait since, and it may wait again.
+    pub fn remove_ended(&mut self, ticket: Ticket) -> Option<(Handle<BlockedAcquire>, Outcome)> {
+        let client = self.by_ticket.get_mut(&ticket)?;
+        let outcome = client.outcome.take()?;
+        Some((self.remove(ticket)?.handle, outcome))
     }
 
     /// The request of the first client whose time is up.

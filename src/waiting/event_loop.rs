@@ -7,14 +7,11 @@
 use crate::keyspace::QueueView;
 use crate::lock::{Listening, Tick};
 use crate::server::clock::Alarm;
-use crate::server::cluster::Migration;
 use crate::server::{Ctx, events, is_replica};
 
 use super::clients;
 use super::conditions::{self, Slice};
-use super::foreign;
 use super::schedule::Ring;
-use super::slots;
 use super::state::{blocked, known_slots, listening, rest_if_idle, table, waiting};
 use super::step::set_timer;
 use super::work;
@@ -41,9 +38,9 @@ fn is_any_lock_tracked() -> bool {
     table(|table| !table.is_empty())
 }
 
-/// Whether a lock may have to be looked at some time: it is tracked, or between two nodes of a cluster.
+/// Whether a lock is to be looked at some time: it is tracked, or its slot has not come yet.
 fn may_be_due() -> bool {
-    is_any_lock_tracked() || table(|table| table.is_any_on_the_move())
+    table(|table| !table.schedule.is_empty())
 }
 
 /// An iteration begins: notices for how long the server has not listened.
@@ -54,22 +51,18 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
         conditions::make_up_for(listening(|listening| listening.missed()));
     } else {
         listening(Listening::rests);
-        work::patrol_no_more();
     }
 }
 
 /// Does what was noted in this iteration, before its replies are written.
 pub fn before_sleep(ctx: &Ctx) {
     let before = alarm();
-    if known_slots(|slots| std::mem::take(&mut slots.have_come)) {
-        slots::look_at_arriving(ctx);
-    }
-    if known_slots(|slots| std::mem::take(&mut slots.have_gone)) && !is_replica() {
-        slots::look_at_slots(ctx);
-    }
     work::look_on(ctx);
     time_out_due(ctx);
     do_what_was_noted(ctx);
+    if known_slots(|slots| std::mem::take(&mut slots.is_down)) {
+        clients::while_down();
+    }
     if is_replica() {
         clients::to_the_master();
     }
@@ -120,17 +113,7 @@ fn alarm() -> Option<Tick> {
 impl Alarm for Ring {
     fn ring(ctx: &Ctx) {
         table(|table| table.schedule.rang());
-        // First: other work may set the timer anew.
-        work::patrol(ctx);
-        slots::look(ctx);
         look_at_due_locks(ctx);
-    }
-}
-
-/// Slots move as a whole.
-pub fn slots_migrate(ctx: &Ctx, what: Migration) {
-    if slots::migrate(what) {
-        work::look_for_queues(ctx);
     }
 }
 
@@ -143,9 +126,7 @@ fn do_what_was_noted(ctx: &Ctx) {
     if table(|table| table.noted()) == 0 {
         return;
     }
-    if is_replica() {
-        foreign::follow_the_master(ctx);
-    } else if !ctx.writes_paused() {
+    if !ctx.writes_paused() {
         work::go_on(ctx, Slice::begin());
         if table(|table| table.noted()) > 0 {
             events::hurry();

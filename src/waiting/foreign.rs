@@ -6,10 +6,7 @@
 //! event: several commands may have run since.
 //!
 //! Where scripts are intercepted, the module knows a lock from the first event of its queue on. Where they run as
-//! Lua, it looks only at locks that are its own. A replica only notes which locks have a queue; when it becomes the
-//! master it looks at all of them.
-
-use std::collections::HashSet;
+//! Lua, it looks only at locks that are its own.
 
 use redis_module::NotifyEvent;
 
@@ -18,14 +15,14 @@ use crate::keyspace::names::is_redissons;
 use crate::keyspace::number::number;
 use crate::keyspace::{Names, QueueView, names};
 use crate::lock::Refusal;
-use crate::server::{Access, Ctx, is_replica, string};
+use crate::server::{Access, Ctx, string};
 use crate::stats::Stats;
 
-use super::conditions::{go_ahead_of_the_clock, grant_grace, learn};
-use super::connections::{HandOffs, Outcome, Sessions};
+use super::conditions::learn;
+use super::connections::Outcome;
 use super::effects::give_outcome;
-use super::record::{LockId, Place};
-use super::state::{ensure_before_sleep, hand_offs, sessions, stats, table, touch, waiting};
+use super::record::LockId;
+use super::state::{sessions, stats, table, touch, waiting};
 
 /// The server reports that a key was changed from outside the module.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
@@ -44,7 +41,7 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
         let is_loading = !waiting(|waiting| waiting.iterations.begun.get());
         if is_loading || class == NotifyEvent::LOADED || comes_from_elsewhere {
             touch_queue(db, key, QueueView::Loaded);
-        } else if config::intercept_eval() || is_replica() || is_queue_known(db, key) {
+        } else if config::intercept_eval() || is_queue_known(db, key) {
             touch_queue(db, key, QueueView::Touched);
         }
     } else if names::is_token(key) {
@@ -87,26 +84,6 @@ fn lock_changes(db: i32, event: &[u8], key: &[u8]) {
     }
 }
 
-/// The server is a replica: its keys are the master's. Of the locks that have work it only notes which have a queue.
-/// Waiters of its own are dropped from the queue by the master when their deadlines pass.
-pub fn follow_the_master(ctx: &Ctx) {
-    for lock in table(|table| table.take_all(ctx)) {
-        let is_queued = has_waiters(ctx, &lock);
-        follow(|followed| {
-            if is_queued {
-                followed.insert(lock);
-            } else {
-                followed.remove(&lock);
-            }
-        });
-    }
-}
-
-/// Changes which locks have a queue, as a replica knows it.
-fn follow(change: impl FnOnce(&mut HashSet<LockId>)) {
-    waiting(|waiting| change(&mut waiting.followed.borrow_mut()));
-}
-
 /// Whether the table has a lock with this queue.
 fn is_queue_known(db: i32, key: &[u8]) -> bool {
     let locks = names::locks_of(key).into_iter().flatten().flatten();
@@ -135,7 +112,6 @@ pub fn forget_if_gone(ctx: &Ctx, lock: &LockId) -> bool {
         return false;
     }
     let tracked = table(|table| table.remove(lock));
-    table(|table| table.set_place(lock, Place::Here));
     for session in tracked.sessions() {
         for (connection, _) in &session.holders {
             sessions(|sessions| sessions.unbind(*connection, lock, &session.owner));
@@ -190,33 +166,7 @@ pub fn has_queue(ctx: &Ctx, name: &[u8]) -> bool {
 /// A database was flushed; `None`: all were.
 pub fn flushed(_: &Ctx, db: Option<i32>) {
     stats(Stats::forget_holders);
-    follow(|followed| followed.retain(|lock| db.is_some_and(|db| lock.db != db)));
-    touch_all(table(|table| table.all(db)), QueueView::AsLeft);
-    // A lock without a queue is not arriving any more.
-    let arriving = table(|table| table.all_at(Place::Arriving));
-    touch_all(arriving, QueueView::Touched);
-}
-
-/// The server has become a replica, or the master.
-pub fn role_changes(ctx: &Ctx, replica: bool) {
-    if replica {
-        // The blocked clients are sent away when the iteration ends.
-        ensure_before_sleep();
-        let locks = table(|table| table.take_all(ctx));
-        follow(|followed| followed.extend(locks));
-        sessions(|sessions| *sessions = Sessions::default());
-        hand_offs(|hand_offs| *hand_offs = HandOffs::default());
-        stats(Stats::forget_holders);
-    } else {
-        grant_grace();
-        go_ahead_of_the_clock();
-        let followed = waiting(|waiting| waiting.followed.take());
-        touch_all(followed, QueueView::Loaded);
-    }
-}
-
-fn touch_all(locks: impl IntoIterator<Item = LockId>, view: QueueView) {
-    for lock in locks {
-        touch(&lock, view);
+    for lock in table(|table| table.all(db)) {
+        touch(&lock, QueueView::AsLeft);
     }
 }

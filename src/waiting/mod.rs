@@ -37,7 +37,6 @@
 //!
 //! What comes from the server:
 //! - [`event_loop`]: what is done when an iteration begins and ends, and in which order;
-//! - [`slots`]: locks whose slot is between two nodes of a cluster;
 //! - [`work`]: doing the work that was noted;
 //! - [`foreign`]: what other clients do to the keys and to the server;
 //! - [`clients`]: blocked clients, from blocking to reply, time-out or disconnect.
@@ -53,7 +52,7 @@
 //! - [`noted`]: which of all locks have work;
 //! - [`table`]: the records of all locks;
 //! - [`schedule`]: when each of them is due;
-//! - [`stable`]: in a cluster, which slots are not being moved;
+//! - [`slots`]: in a cluster, which slots are not being moved;
 //! - [`record`]: one record for each lock.
 
 mod clients;
@@ -66,7 +65,6 @@ mod noted;
 mod record;
 mod schedule;
 mod slots;
-mod stable;
 mod state;
 mod step;
 mod table;
@@ -74,7 +72,6 @@ mod work;
 
 use std::rc::Rc;
 
-use crate::config;
 use crate::keyspace::Names;
 use crate::lock::{Limit, Now, Waiter};
 use crate::server::cluster::SlotState;
@@ -82,14 +79,13 @@ use crate::server::events::Events;
 use crate::server::info::Section;
 use crate::server::{Ctx, in_cluster, is_replica};
 
-pub use clients::{block, next_ticket};
+pub use clients::block;
 pub use conditions::{Slice, now, permissions_change, rules, slot_is_named};
 pub use connections::Outcome;
 pub use effects::WAKE_UP;
 pub use foreign::has_queue;
 pub use record::{Grant, LockId};
 pub use step::{Cause, require_own_queue, require_rest, step, step_on};
-use table::Table;
 
 /// What the module does at the server's events.
 pub const EVENTS: Events = Events {
@@ -99,19 +95,11 @@ pub const EVENTS: Events = Events {
     key_changes: foreign::key_changes,
     flushed: foreign::flushed,
     swapped: clients::swapped,
-    role_changes: foreign::role_changes,
-    slots_migrate: event_loop::slots_migrate,
+    role_changes: work::role_changes,
+    slots_have_come: work::slots_have_come,
 };
 
 pub use work::begin;
-
-/// Interception was switched on or off. Where scripts run as Lua, only locks that FAIRLOCK clients rely on are looked
-/// after.
-pub fn interception_switched() {
-    if !config::intercept_eval() {
-        state::table(Table::keep_relied_on);
-    }
-}
 
 /// Whether the module has seen the end of the iteration in which it was loaded.
 pub fn has_begun() -> bool {

@@ -81,18 +81,6 @@ impl Work {
     }
 }
 
-/// In a cluster, where a lock's keys are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
-    /// At this node.
-    #[default]
-    Here,
-    /// Not all of them are at this node any more: only its holder can do something with it.
-    Frozen,
-    /// Some are at this node before it owns their slot: the slot's owner still serves the lock.
-    Arriving,
-}
-
 /// One lock.
 #[derive(Debug)]
 pub struct Record {
@@ -106,8 +94,9 @@ pub struct Record {
     pub work: Work,
     /// It is on the list of locks with work.
     pub is_noted: bool,
-    /// Where its keys are.
-    pub place: Place,
+    /// In a cluster: not all of its keys are at this node any more, and it is frozen. Or it is not tracked, and its
+    /// keys are here before this node owns their slot ([`slots`](super::slots)).
+    pub is_away: bool,
     /// The instants for which it is scheduled.
     pub scheduled: Due,
 }
@@ -121,7 +110,7 @@ impl Record {
             number: None,
             work: Work::default(),
             is_noted: false,
-            place: Place::default(),
+            is_away: false,
             scheduled: Due::default(),
         }
     }
@@ -133,6 +122,9 @@ impl Record {
 
     /// Whether there is nothing to be kept.
     pub fn is_idle(&self) -> bool {
-        !self.is_tracked() && !self.is_noted && self.work.is_none() && self.place == Place::Here
+        !self.is_tracked()
+            && !self.is_noted
+            && self.work.is_none()
+            && self.scheduled == Due::default()
     }
 }

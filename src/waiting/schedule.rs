@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::lock::{Due, Millis, Now, Tick, Wall};
+use crate::lock::{Due, Now, Tick, Wall};
 use crate::server::Ctx;
 use crate::server::clock::{self, Timer};
 
-use super::record::{LockId, Rank};
+use super::record::LockId;
 
 /// When locks are due, by each of the two clocks.
 #[derive(Debug, Default)]
@@ -17,10 +17,6 @@ pub struct Schedule {
     by_wall: BTreeSet<(Wall, LockId)>,
     by_tick: BTreeSet<(Tick, LockId)>,
     armed: Option<Armed>,
-    /// The lock that [`patrol`](super::work::patrol) has come to in a round that is not over.
-    pub patrolled: Option<Rank>,
-    /// When the next round begins.
-    next_round: Tick,
 }
 
 /// The server's timer, as it was set.
@@ -34,13 +30,6 @@ struct Armed {
 
 /// What the timer does when it rings: the event loop implements it.
 pub struct Ring;
-
-/// Milliseconds from the beginning of one round of [`patrol`](super::work::patrol) to the next: with the time that a
-/// round takes, what it finds waits for a second at most. The timer is set for no longer. (From 2,147,483 ms on, the
-/// event loop of Redis 7.0 takes some times for ones in the past, and spins.)
-const ROUND: Millis = 900;
-/// Milliseconds between two pieces of a round.
-const IN_ROUND: Millis = 20;
 
 /// The wall clock less the steady clock. It changes only when the wall clock is set or slewed.
 fn offset(now: Now) -> i64 {
@@ -87,6 +76,11 @@ impl Schedule {
             .map(|(_, id)| id)
     }
 
+    /// Whether no lock is ever due.
+    pub fn is_empty(&self) -> bool {
+        self.by_wall.is_empty() && self.by_tick.is_empty()
+    }
+
     /// Whether any lock is due.
     pub fn is_due(&self, now: Now) -> bool {
         self.ended(now).next().is_some() || self.over(now).next().is_some()
@@ -113,26 +107,6 @@ impl Schedule {
         self.armed.as_ref().map(|armed| armed.at)
     }
 
-    /// Whether a round of [`patrol`](super::work::patrol) begins now.
-    pub fn begin_round(&mut self, now: Tick) -> bool {
-        let begins = self.next_round <= now;
-        if begins {
-            self.next_round = now.after(ROUND);
-        }
-        begins
-    }
-
-    /// When the patrol goes on. A round that would have begun while nothing was to be patrolled is left out.
-    fn patrols(&mut self, now: Tick) -> Tick {
-        if self.patrolled.is_some() {
-            return now.after(IN_ROUND);
-        }
-        if self.armed.is_none() && self.next_round <= now {
-            self.next_round = now.after(ROUND);
-        }
-        self.next_round
-    }
-
     /// The timer has rung.
     pub fn rang(&mut self) {
         self.armed = None;
@@ -144,10 +118,9 @@ impl Schedule {
     ///
     /// `timeout` is when something else than a lock is due first.
     pub fn set_timer(&mut self, ctx: &Ctx, now: Now, timeout: Option<Tick>) {
-        let Some(first) = self.first(now).into_iter().chain(timeout).min() else {
+        let Some(at) = self.first(now).into_iter().chain(timeout).min() else {
             return;
         };
-        let at = first.min(self.patrols(now.tick()));
         let offset = offset(now);
         if let Some(armed) = &self.armed {
             // Rounding both clocks can make a difference of a millisecond.
@@ -176,24 +149,5 @@ impl Schedule {
         if let Some(armed) = self.armed.take() {
             clock::stop_timer(ctx, &armed.timer);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rounds_begin_when_they_are_due_whenever_the_timer_rings_for_other_locks() {
-        let mut schedule = Schedule::default();
-        let at = |time| Tick::default().after(time);
-        assert_eq!(schedule.patrols(at(5000)), at(5000 + ROUND));
-        assert!(!schedule.begin_round(at(5000 + ROUND - 1)));
-        assert_eq!(schedule.patrols(at(5000 + ROUND - 1)), at(5000 + ROUND));
-        assert!(schedule.begin_round(at(5000 + ROUND + 3)));
-        assert_eq!(
-            schedule.patrols(at(5000 + ROUND + 3)),
-            at(5000 + 2 * ROUND + 3)
-        );
     }
 }

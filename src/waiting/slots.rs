@@ -1,153 +1,128 @@
 //! In a cluster: locks whose keys may be at another node. Their slot is being moved, has left, or has not arrived yet,
 //! or the cluster is down for this node.
 //!
-//! A lock whose keys are not all here is frozen ([`Place::Frozen`]): its holder can release and renew it where its key
-//! is, and nothing else happens, because this node may not have the whole queue. Waiters stay blocked, as in BLPOP,
-//! unless the cluster is down: then they are sent away. Frozen locks are checked ten times a second, until one of these
-//! is true:
+//! A lock whose keys are not all here is frozen: its holder can release and renew it where its key is, and nothing else
+//! happens, because this node may not have the whole queue. Waiters stay blocked, as in BLPOP, unless the cluster is
+//! down: then they are sent away. A frozen lock is looked at ten times a second, until one of these is true:
 //!
 //! - all keys are here: the lock is no longer frozen. If it came from another node, that node has sent the
 //!   waiters here, and they get the time of a turn to arrive;
-//! - none of them is: the lock has left. What is known of it is forgotten ([`forget_if_gone`]); blocked waiters get
-//!   TRYAGAIN, ask again, and the server says where: they find their places there.
+//! - none of them is: the lock has left. What is known of it is forgotten
+//!   ([`forget_if_gone`](super::foreign::forget_if_gone)); blocked waiters get TRYAGAIN, ask again, and the server says
+//!   where: they find their places there.
 //!
-//! The node that receives the slot leaves a lock alone while it has only the lock's keys and not yet the slot
-//! ([`Place::Arriving`]): the slot is being migrated key by key, or as a whole.
+//! The node that receives the slot leaves a lock alone while it has only the lock's keys and not yet the slot: the slot
+//! is being migrated key by key, or as a whole. It looks at such a lock as often.
 //!
-//! Moving a key raises a key event, so it is noticed at once. Slots can also leave without an event,
-//! so the slots of all locks with waiters are checked once a second.
+//! Moving a key raises a key event, so it is noticed at once. Slots can also leave without an event: that is noticed
+//! when a lock is next looked at, at the latest with all others (`ROUND` in [`table`](super::table)).
+//!
+//! Here is kept which slots are stable, that is, this node's and not being moved. The server lets a command on a lock
+//! in a stable slot through only if all keys of the lock are here.
+//!
+//! Slots come and begin to move by CLUSTER SETSLOT. The command filter sees it, before the server has found out whether
+//! the caller may send it, and perhaps long before it runs. So a slot that is named by it is only doubted for a while:
+//! the server is asked at each step. Data only: nothing here reads a key or a clock.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use crate::keyspace::{Names, QueueView, names};
+use foldhash::fast::RandomState;
+
 use crate::lock::{Millis, Tick};
-use crate::server::cluster::{Migration, SlotState};
-use crate::server::{Ctx, in_cluster, is_replica};
 
-use super::clients;
-use super::conditions::{go_ahead_of_the_clock, grant_grace, slot_state, slots_have_come, tick};
-use super::foreign::forget_if_gone;
-use super::record::{LockId, Place};
-use super::stable::Slots;
-use super::state::{ensure_before_sleep, known_slots, table, touch};
-use super::step::SLOTS_ON_THE_MOVE;
+/// Milliseconds after which a command that the filter has seen has run, or never will: it runs later in a transaction,
+/// after a pause, and where Valkey waits for replicas. For so long a slot is doubted.
+pub const DOUBT: Millis = 60_000;
 
-/// Milliseconds between two looks at the slots of all locks.
-const ALL_SLOTS: Millis = 1000;
-
-/// The timer has rung: looks at slots, if that is due.
-pub fn look(ctx: &Ctx) {
-    if !in_cluster() || is_replica() || !is_due(|slots| &mut slots.moving_seen, SLOTS_ON_THE_MOVE) {
-        return;
-    }
-    look_at_arriving(ctx);
-    if is_due(|slots| &mut slots.all_seen, ALL_SLOTS) {
-        look_at_slots(ctx);
-    }
-    if ctx.cluster_is_down() {
-        clients::while_down(ctx);
-    } else {
-        look_at_frozen(ctx);
-    }
+/// What is known of slots.
+#[derive(Debug, Default)]
+pub struct Slots {
+    /// The server has shown that the cluster is down for this node.
+    pub is_down: bool,
+    /// None counts as stable, and this is `None`, where the filter does not see the command, which has another name
+    /// (rename-command).
+    stable: Option<HashSet<u16, RandomState>>,
+    /// Until when.
+    doubted: HashMap<u16, Tick, RandomState>,
+    /// May have come since the last step on a lock in them.
+    come: HashSet<u16, RandomState>,
+    /// How often the command has run by which slots come, as the server shows it.
+    runs: String,
 }
 
-/// Whether as many milliseconds have passed since this instant, which is now from here on.
-fn is_due(seen: fn(&mut Slots) -> &mut Tick, time: Millis) -> bool {
-    let now = tick();
-    known_slots(|slots| {
-        let seen = seen(slots);
-        let is_due = now >= seen.after(time);
-        if is_due {
-            *seen = now;
+impl Slots {
+    /// The filter sees commands that move slots.
+    pub fn are_watched(&mut self) {
+        self.stable = Some(HashSet::default());
+    }
+
+    /// A command that moves this slot may run. If the slot leaves, tokens do not go ahead of the clock: the key that
+    /// keeps one would be a new key of a slot whose keys are already being moved.
+    pub fn named(&mut self, slot: u16, may_come: bool, now: Tick) {
+        if let Some(stable) = &mut self.stable {
+            stable.remove(&slot);
         }
-        is_due
-    })
-}
-
-/// Looks at all locks whose slot is not wholly here: those that have left are forgotten, the others are looked at. One
-/// lock of each slot is checked.
-pub fn look_at_slots(ctx: &Ctx) {
-    let locks = table(|table| table.all(None));
-    let mut states = HashMap::new();
-    for lock in locks {
-        let slot = names::slot(&lock.name);
-        let state = states.entry(slot);
-        let state = *state.or_insert_with(|| slot_state_of(ctx, &lock));
-        if state == SlotState::Down || state == SlotState::Moving && !forget_if_gone(ctx, &lock) {
-            touch(&lock, QueueView::AsLeft);
+        self.doubted.insert(slot, now.after(DOUBT));
+        if may_come {
+            self.come.insert(slot);
         }
     }
-}
 
-fn look_at_frozen(ctx: &Ctx) {
-    let mut back = false;
-    for lock in table(|table| table.all_at(Place::Frozen)) {
-        match slot_state_of(ctx, &lock) {
-            SlotState::Here => {
-                back = true;
-                table(|table| table.set_place(&lock, Place::Here));
-                touch(&lock, QueueView::Touched);
-            }
-            SlotState::Down => (),
-            SlotState::Moving => {
-                forget_if_gone(ctx, &lock);
-            }
+    /// Whether a slot is known to be stable.
+    pub fn is_stable(&self, slot: u16) -> bool {
+        let stable = self.stable.as_ref();
+        stable.is_some_and(|stable| stable.contains(&slot))
+    }
+
+    /// The server has shown that a slot is stable now.
+    pub fn found(&mut self, slot: u16, now: Tick) {
+        let is_over = |until: &Tick| *until <= now;
+        if let Some(stable) = &mut self.stable
+            && self.doubted.get(&slot).is_none_or(is_over)
+        {
+            self.doubted.remove(&slot);
+            stable.insert(slot);
         }
     }
-    if back {
-        grant_grace();
+
+    /// Whether a slot may have come since the last call about it.
+    pub fn may_have_come(&mut self, slot: u16) -> bool {
+        self.come.remove(&slot)
+    }
+
+    /// Whether the command by which slots come has run since the last call.
+    pub fn have_run(&mut self, runs: &str) -> bool {
+        let before = std::mem::replace(&mut self.runs, runs.to_owned());
+        before != *runs && !runs.starts_with("calls=0,")
     }
 }
 
-/// Locks whose slot has become this node's own are looked at as if they had just been loaded.
-pub fn look_at_arriving(ctx: &Ctx) {
-    let mut here = HashMap::new();
-    for lock in table(|table| table.all_at(Place::Arriving)) {
-        let slot = names::slot(&lock.name);
-        let is_here = || slot_state_of(ctx, &lock) == SlotState::Here;
-        if *here.entry(slot).or_insert_with(is_here) {
-            table(|table| table.set_place(&lock, Place::Here));
-            touch(&lock, QueueView::Loaded);
-        }
-    }
-    if here.into_values().any(|is_here| is_here) {
-        slots_have_come();
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn slot_state_of(ctx: &Ctx, lock: &LockId) -> SlotState {
-    if ctx.select_db(lock.db) {
-        let tracked = table(|table| table.is_shared(lock.db, &lock.name));
-        slot_state(ctx, &Names::of(&lock.name), tracked)
-    } else {
-        SlotState::Here
+    #[test]
+    fn a_slot_that_was_named_is_doubted_for_a_while() {
+        let mut slots = Slots::default();
+        slots.are_watched();
+        let at = |time| Tick::default().after(time);
+        slots.found(7, at(0));
+        assert!(slots.is_stable(7) && !slots.is_stable(8));
+        slots.named(7, false, at(1));
+        slots.found(7, at(DOUBT));
+        assert!(!slots.is_stable(7));
+        slots.found(7, at(DOUBT + 1));
+        assert!(slots.is_stable(7));
     }
-}
 
-/// Slots move as a whole (see [`crate::server::cluster`]). Their locks are dealt with in this very iteration. True if
-/// the keys of slots that have come must be looked for: their import began unseen.
-pub fn migrate(what: Migration) -> bool {
-    ensure_before_sleep();
-    if what == Migration::ImportCompleted {
-        // A token may be requested before the server has recorded that the slots are its own.
-        go_ahead_of_the_clock();
+    #[test]
+    fn a_slot_that_was_named_may_have_come_once() {
+        let mut slots = Slots::default();
+        slots.named(7, true, Tick::default());
+        slots.named(8, false, Tick::default());
+        assert_eq!(
+            [8, 7, 7].map(|slot| slots.may_have_come(slot)),
+            [false, true, false]
+        );
     }
-    known_slots(|slots| {
-        let seen = slots.imports;
-        match what {
-            Migration::ImportStarted => {
-                slots.imports = seen.saturating_add(1);
-                // If the slots were here a moment ago, what is known of their locks is forgotten before they return.
-                slots.have_gone = true;
-            }
-            Migration::ImportAborted => slots.imports = seen.saturating_sub(1),
-            Migration::ImportCompleted => {
-                slots.imports = seen.saturating_sub(1);
-                slots.have_come = true;
-                return seen == 0;
-            }
-            Migration::ExportCompleted => slots.have_gone = true,
-        }
-        false
-    })
 }

@@ -6,16 +6,15 @@
 //! file, nor of each other.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
 
 use crate::keyspace::{QueueView, Taken};
 use crate::lock::{Heard, Listening, Tick};
-use crate::server::events;
+use crate::server::{events, is_replica};
 use crate::stats::Stats;
 
 use super::connections::{Blocked, HandOffs, Sessions};
 use super::record::{Grant, LockId, Work};
-use super::stable::Slots;
+use super::slots::Slots;
 use super::table::Table;
 
 /// All state of `waiting`, by the file that it belongs to. Those that are not public have functions of their own below.
@@ -38,8 +37,6 @@ pub struct Waiting {
     pub iterations: Iterations,
     /// [`slots`](super::slots): in a cluster.
     slots: RefCell<Slots>,
-    /// [`foreign`](super::foreign): on a replica, the locks that have a queue.
-    pub followed: RefCell<HashSet<LockId>>,
     /// [`work`](super::work): the database and the cursor to which the walk has come over the keys that were there
     /// before the module. While it goes on, a lock may have waiters or shared holders that were not looked at yet.
     pub scan: Cell<Option<(i32, u64)>>,
@@ -112,9 +109,9 @@ pub fn stats<T>(body: impl FnOnce(&mut Stats) -> T) -> T {
 }
 
 /// Notes work about a lock. It is done when this iteration of the event loop ends; if its end has been handled
-/// already, the next iteration begins at once.
+/// already, the next iteration begins at once. A replica has none: its keys are the master's.
 pub fn note(lock: &LockId, work: impl FnOnce(&mut Work)) {
-    if table(|table| table.note(lock, work)) {
+    if !is_replica() && table(|table| table.note(lock, work)) {
         ensure_before_sleep();
     }
 }

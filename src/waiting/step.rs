@@ -10,19 +10,15 @@ use std::thread;
 
 use crate::error::Error;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken};
-use crate::lock::{Due, Now, Rules, Step};
+use crate::lock::{Due, Now, Owner, Presence, Rules, Step, Waiter};
 use crate::server::cluster::SlotState;
 use crate::server::{Ctx, announce, events, in_cluster, is_replica};
 
 use super::conditions;
 use super::connections::Outcome;
 use super::effects::{Scene, carry_out, give_outcome};
-use super::record::{LockId, Place};
+use super::record::LockId;
 use super::state::{blocked, follow_iterations, hand_offs, table, touch, waiting};
-
-/// Fallback interval in milliseconds, for a lock of which no deadline is known: it has waiters and no lease, or
-/// one of its keys has another type. Key events normally come first.
-const RECHECK: u64 = 1000;
 
 /// Marks that a step is under way, until it is dropped.
 struct Stepping;
@@ -164,17 +160,21 @@ impl<'a> Run<'a> {
             // Nothing can be decided until that changes.
             let due = Due {
                 wall: unusable.expires,
-                ..soon(now)
+                tick: None,
             };
             return (Err(Error::WrongType), Some(due));
         }
         let mut step = Step::new(&mut state, rules, now);
         let answer = decide(&mut step);
         let is_kept = rules.intercepts || is_frozen || step.state.tracked.is_relied_on();
-        (answer, is_kept.then(|| step.next_due()))
+        let mut due = step.next_due();
+        if is_frozen {
+            due.tick = Some(now.tick_after(SOON));
+        }
+        (answer, is_kept.then_some(due))
     }
 
-    /// What is tracked goes back into the table. A lock that is never due by itself is looked at again all the same.
+    /// What is tracked goes back into the table.
     fn keep(&mut self, due: Due) {
         let Scene { names, db, now, .. } = self.scene;
         let tracked = &mut self.taken.tracked;
@@ -184,9 +184,7 @@ impl<'a> Run<'a> {
         if !tracked.line.is_empty() {
             events::follow_scores(self.ctx);
         }
-        let is_never = due == Due::default();
-        let due = if is_never { soon(now) } else { due };
-        table(|table| table.put(db, names.name(), tracked, due));
+        table(|table| table.put(db, names.name(), tracked, due, now));
     }
 
     /// Puts back what is tracked, even after a panic, which is passed on, and carries out what has happened.
@@ -197,7 +195,7 @@ impl<'a> Run<'a> {
         let Scene { names, db, now, .. } = self.scene;
         let (answer, due) = match end {
             Ok((answer, due)) => (Ok(answer), due),
-            Err(panic) => (Err(panic), Some(soon(now))),
+            Err(panic) => (Err(panic), Some(Due::default())),
         };
         waiting(|waiting| waiting.conditions.greatest_token.set(self.taken.greatest));
         if let Some(due) = due {
@@ -206,7 +204,6 @@ impl<'a> Run<'a> {
             table(|table| table.forget(db, names.name()));
         }
         if self.queue == QueueView::Hidden && in_cluster() {
-            // It is looked at soon.
             table(|table| table.freeze(db, names.name()));
         }
         self.ctx.raise_events();
@@ -220,6 +217,7 @@ impl<'a> Run<'a> {
         answer.unwrap_or_else(|panic| {
             let lock = LockId::new(db, names.name());
             touch(&lock, QueueView::Touched);
+            forget_caller(self.ctx, &lock);
             refuse_unplaced(&lock);
             resume_unwind(panic)
         })
@@ -240,27 +238,24 @@ fn view(ctx: &Ctx, names: &Names, db: i32, cause: Cause) -> QueueView {
         return queue;
     }
     conditions::follow_slots(ctx, names);
-    let place = table(|table| table.place(db, names.name()));
+    let is_away = table(|table| table.is_away(db, names.name()));
     // What has moved keys in this iteration has touched the queue.
-    let is_checked =
-        matches!(cause, Cause::Command(_)) && !queue.is_touched() && place == Place::Here;
+    let is_checked = matches!(cause, Cause::Command(_)) && !queue.is_touched() && !is_away;
     if !(is_checked && conditions::is_stable(names)) {
         let is_shared = table(|table| table.is_shared(db, names.name()));
         if conditions::slot_state(ctx, names, is_shared) != SlotState::Here {
             return QueueView::Hidden;
         }
     }
-    match place {
-        Place::Here => queue,
-        Place::Frozen => {
-            conditions::grant_grace();
-            queue.max(QueueView::Touched)
-        }
-        Place::Arriving => {
-            conditions::slots_have_come();
-            table(|table| table.set_place(&LockId::new(db, names.name()), Place::Here));
-            QueueView::Loaded
-        }
+    if !table(|table| table.has_come(db, names.name())) {
+        return queue;
+    }
+    if table(|table| table.contains(db, names.name())) {
+        conditions::grant_grace();
+        queue.max(QueueView::Touched)
+    } else {
+        conditions::slots_have_come();
+        QueueView::Loaded
     }
 }
 
@@ -271,11 +266,23 @@ fn caller_lives(ctx: &Ctx) {
     }
 }
 
-/// After a panic, replies an error to the blocked clients that have no place in the queue. (A client that was to be
-/// blocked after the step gets one as well. If its owner has a place, the hand-off to it is lost at once.) Everything
-/// else is done by then: what the step changed is kept, announced and replied; what is tracked of the lock is back in
-/// the table; and before the next step the queue is repaired from the keys, as after a change from outside the
-/// module.
+/// After a panic, the caller gets an error. If its owner has joined the queue all the same, it does not wait there.
+fn forget_caller(ctx: &Ctx, lock: &LockId) {
+    let ticket = ctx.client_id();
+    let joined = table(|table| {
+        let waiters = table.tracked(lock)?.line.iter();
+        let mut callers = waiters.filter(|(_, waiter)| waiter.ticket() == Some(ticket));
+        callers.next().map(|(owner, _)| Owner::clone(owner))
+    });
+    if let Some(owner) = joined {
+        let gone = |waiter: &mut Waiter| waiter.presence = Presence::Gone;
+        table(|table| table.change_blocked(lock, &owner, ticket, gone));
+    }
+}
+
+/// After a panic, replies an error to the blocked clients that have no place in the queue. Everything else is done by
+/// then: what the step changed is kept, announced and replied; what is tracked of the lock is back in the table; and
+/// before the next step the queue is repaired from the keys, as after a change from outside the module.
 fn refuse_unplaced(lock: &LockId) {
     let blocked = blocked(|blocked| blocked.waiting());
     for client in blocked.into_iter().filter(|client| client.lock == *lock) {
@@ -286,25 +293,11 @@ fn refuse_unplaced(lock: &LockId) {
     }
 }
 
-/// When a lock is looked at again if no event comes earlier.
-fn soon(now: Now) -> Due {
-    Due {
-        wall: None,
-        tick: Some(now.tick_after(RECHECK)),
-    }
-}
+/// Milliseconds between two looks at a lock whose keys are not all at this node.
+pub const SOON: u64 = 100;
 
-/// Milliseconds between two looks at the locks whose slots are between two nodes of a cluster.
-pub const SLOTS_ON_THE_MOVE: u64 = 100;
-
-/// Makes sure that the timer rings when the first lock is due or the first client's time is up, and soon while locks
-/// are on the move.
+/// Makes sure that the timer rings when the first lock is due or the first client's time is up.
 pub fn set_timer(ctx: &Ctx, now: Now) {
     let timeout = blocked(|blocked| blocked.next_timeout());
-    table(|table| {
-        let soon = now.tick_after(SLOTS_ON_THE_MOVE);
-        let soon = table.is_any_on_the_move().then_some(soon);
-        let first = timeout.into_iter().chain(soon).min();
-        table.schedule.set_timer(ctx, now, first);
-    });
+    table(|table| table.schedule.set_timer(ctx, now, timeout));
 }

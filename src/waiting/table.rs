@@ -11,13 +11,21 @@ use std::rc::Rc;
 use foldhash::fast::RandomState;
 
 use crate::keyspace::{Tracked, names};
-use crate::lock::{Due, Presence, Tick, Waiter, Wall, give_back};
+use crate::lock::{Due, Millis, Now, Presence, Tick, Waiter, give_back};
 use crate::server::Ctx;
 
-use super::record::{LockId, Place, Rank, Record};
+use super::record::{LockId, Rank, Record};
 use super::schedule::Schedule;
 
 type Records = HashMap<Rc<[u8]>, Record, RandomState>;
+
+/// Milliseconds after which a lock is looked at again, whatever its deadlines. Key events report most changes from
+/// outside the module. The events of hashes are not listened to: each HSET of any client would pay for them. So fields
+/// that were taken out, or have expired, are found then, and the waiters do not wait for a holder that is gone.
+const ROUND: Millis = 900;
+/// The most locks that are looked at in a millisecond for that, which costs about a fiftieth of the time: with more
+/// than some four thousand of them, a round takes longer.
+const LOOKS: usize = 5;
 
 /// All locks. One timer of the server serves them all: it is set for the first that is due by either clock.
 #[derive(Debug, Default)]
@@ -33,8 +41,6 @@ pub struct Table {
     pub(super) noted: VecDeque<LockId>,
     /// Number of locks that are tracked and whose whole name is in braces.
     braced: usize,
-    /// Number of locks whose keys are not just here.
-    on_the_move: usize,
 }
 
 /// Locks.
@@ -65,6 +71,12 @@ impl Table {
         locks.entry(name).or_insert_with(|| Record::new(id.clone()))
     }
 
+    /// Whether a lock is tracked, and to be looked after: where scripts run as Lua, a FAIRLOCK client must rely on it.
+    pub fn looks_after(&self, id: &LockId, intercepts: bool) -> bool {
+        let is_relied_on = || self.tracked(id).is_some_and(Tracked::is_relied_on);
+        self.contains(id.db, &id.name) && (intercepts || is_relied_on())
+    }
+
     /// Whether a lock is tracked.
     pub fn contains(&self, db: i32, name: &[u8]) -> bool {
         self.get(db, name).is_some_and(Record::is_tracked)
@@ -89,50 +101,29 @@ impl Table {
         of_db.map(|record| record.id.clone()).collect()
     }
 
-    /// Empties the table and returns all locks that were in it.
-    pub fn take_all(&mut self, ctx: &Ctx) -> Vec<LockId> {
-        let all = self.records().map(|record| record.id.clone()).collect();
-        self.clear(ctx);
-        all
+    /// Whether not all keys of a lock are at this node.
+    pub fn is_away(&self, db: i32, name: &[u8]) -> bool {
+        self.get(db, name).is_some_and(|record| record.is_away)
     }
 
-    /// The locks whose keys are there.
-    pub fn all_at(&self, place: Place) -> Vec<LockId> {
-        if !self.is_any_on_the_move() {
-            return Vec::new();
-        }
-        let records = self.records().filter(|record| record.place == place);
-        records.map(|record| record.id.clone()).collect()
+    /// All keys of a lock are at this node. True if they were not before.
+    pub fn has_come(&mut self, db: i32, name: &[u8]) -> bool {
+        let record = self.record(db, name);
+        record.is_some_and(|record| std::mem::take(&mut record.is_away))
     }
 
-    /// Where a lock's keys are.
-    pub fn place(&self, db: i32, name: &[u8]) -> Place {
-        let is_any = self.is_any_on_the_move();
-        let record = is_any.then(|| self.get(db, name)).flatten();
-        record.map_or(Place::Here, |record| record.place)
-    }
-
-    /// Remembers where a lock's keys are.
-    pub fn set_place(&mut self, id: &LockId, place: Place) {
-        if place == Place::Here && self.get(id.db, &id.name).is_none() {
-            return;
-        }
-        let before = std::mem::replace(&mut self.make(id).place, place);
-        self.on_the_move += usize::from(place != Place::Here);
-        self.on_the_move -= usize::from(before != Place::Here);
-        self.forget_if_idle(id);
-    }
-
-    /// Some of a lock's keys are not here any more.
+    /// Not all keys of a lock are at this node any more.
     pub fn freeze(&mut self, db: i32, name: &[u8]) {
-        if self.place(db, name) == Place::Here {
-            self.set_place(&LockId::new(db, name), Place::Frozen);
+        let record = self.record(db, name);
+        if let Some(record) = record.filter(|record| record.is_tracked()) {
+            record.is_away = true;
         }
     }
 
-    /// Whether the keys of any lock are not just here.
-    pub fn is_any_on_the_move(&self) -> bool {
-        self.on_the_move > 0
+    /// Not all keys of a lock are at this node, or the node does not own their slot yet. It is looked at again then.
+    pub fn set_away(&mut self, id: &LockId, look: Tick) {
+        self.make(id).is_away = true;
+        self.postpone(id, look);
     }
 
     /// The identity of a lock. All waiters of the lock share its name, which can be long.
@@ -146,12 +137,6 @@ impl Table {
         Some(&self.get(id.db, &id.name)?.tracked)
     }
 
-    /// Whether a lock's lease has ended at this instant of the wall clock, and it is still to be looked at for that.
-    pub fn has_ended(&self, id: &LockId, at: Wall) -> bool {
-        let record = self.get(id.db, &id.name);
-        record.is_some_and(|record| record.scheduled.wall.is_some_and(|end| end < at))
-    }
-
     /// Lends what is tracked of a lock, to be changed in a step and put back. `tracked` is new, and stays so if nothing
     /// is tracked.
     pub fn take_into(&mut self, tracked: &mut Tracked, db: i32, name: &[u8]) {
@@ -161,18 +146,28 @@ impl Table {
     }
 
     /// Puts back what is tracked of a lock after a step. Of a lock without waiters, session and shared holders nothing
-    /// is kept. It is due some time, so that every lock is in a schedule.
-    pub fn put(&mut self, db: i32, name: &[u8], tracked: &mut Tracked, due: Due) {
+    /// is kept. It is due some time, and at the latest when it is to be looked at again whatever happens.
+    pub fn put(&mut self, db: i32, name: &[u8], tracked: &mut Tracked, due: Due, now: Now) {
         if tracked.is_empty() {
             self.forget(db, name);
             return;
         }
+        let round = Millis::try_from(self.len() / LOOKS).unwrap_or(Millis::MAX);
+        let latest = now.tick_after(round.max(ROUND));
         let locks = self.databases.get_mut(&db);
         let Some(record) = locks.and_then(|locks| locks.get_mut(name)) else {
             self.make(&LockId::new(db, name));
-            return self.put(db, name, tracked, due);
+            return self.put(db, name, tracked, due, now);
         };
         record.tracked = std::mem::take(tracked);
+        // What is scheduled already stays, so that most steps do not move the lock.
+        let scheduled = record.scheduled.tick;
+        let look = scheduled.filter(|at| *at > now.tick() && *at <= latest);
+        let look = look.unwrap_or(latest);
+        let due = Due {
+            tick: due.tick.into_iter().chain([look]).min(),
+            ..due
+        };
         self.schedule.set(&record.id, &mut record.scheduled, due);
         if !record.is_tracked() {
             self.last_number += 1;
@@ -185,28 +180,28 @@ impl Table {
 
     /// Forgets what is tracked of a lock.
     pub fn forget(&mut self, db: i32, name: &[u8]) {
-        let locks = self.databases.get_mut(&db);
-        let Some(record) = locks.and_then(|locks| locks.get_mut(name)) else {
+        let Some(record) = self.record(db, name) else {
+            return;
+        };
+        let Some(number) = record.number.take() else {
             return;
         };
         record.tracked = Tracked::default();
         let id = record.id.clone();
-        if let Some(number) = record.number.take() {
-            self.schedule
-                .set(&id, &mut record.scheduled, Due::default());
-            self.order.remove(&(db, number));
-            self.braced -= usize::from(names::unbraced(name).is_some());
-        }
-        self.forget_if_idle(&id);
+        self.order.remove(&(db, number));
+        self.braced -= usize::from(names::unbraced(name).is_some());
+        self.look_no_more(&id);
     }
 
-    /// Forgets the locks that no FAIRLOCK client relies on.
-    pub fn keep_relied_on(&mut self) {
-        for lock in self.all(None) {
-            if !self.tracked(&lock).is_some_and(Tracked::is_relied_on) {
-                self.forget(lock.db, &lock.name);
-            }
+    /// A lock that is not tracked is not looked at again.
+    pub fn look_no_more(&mut self, id: &LockId) {
+        let locks = self.databases.get_mut(&id.db);
+        if let Some(record) = locks.and_then(|locks| locks.get_mut(&id.name)) {
+            record.is_away = false;
+            self.schedule
+                .set(&record.id, &mut record.scheduled, Due::default());
         }
+        self.forget_if_idle(id);
     }
 
     pub(super) fn forget_if_idle(&mut self, id: &LockId) {
@@ -247,7 +242,7 @@ impl Table {
     }
 
     /// Forgets everything, but goes on with its numbers: a listing may go on, too.
-    fn clear(&mut self, ctx: &Ctx) {
+    pub fn clear(&mut self, ctx: &Ctx) {
         self.schedule.stop_timer(ctx);
         *self = Self {
             last_number: self.last_number,

@@ -3,19 +3,21 @@
 //! and locks whose keys were touched from outside the module are looked at. All that is to be done about a lock is
 //! one step, and the keys as they are then decide: several commands may have run since.
 //!
-//! Also what goes through all locks: the look at their hashes once a second, and the walk over the keys that were there
-//! before the module. (A server that starts raises an event for each key that it loads. One that is already running
-//! raises none.)
+//! Also the walk over the keys that were there before this server was to look after their locks: before the module was
+//! loaded, before the server became the master, or before it had their slots. (A server that starts raises an event for
+//! each key that it loads. One that is already running raises none.)
 
-use crate::keyspace::held::has_lost_holders;
-use crate::keyspace::{Names, QueueView, Tracked, names};
+use crate::config;
+use crate::keyspace::{Names, QueueView, names};
 use crate::server::{Ctx, events, in_cluster};
+use crate::stats::Stats;
 
 use super::conditions::{self, Slice};
+use super::connections::{HandOffs, Sessions};
 use super::foreign;
-use super::record::{LockId, Place, WORK_BATCH, Work};
-use super::state::{ensure_before_sleep, table, touch, waiting};
-use super::step::{Cause, set_timer, step_on};
+use super::record::{LockId, WORK_BATCH, Work};
+use super::state::{ensure_before_sleep, hand_offs, sessions, stats, table, waiting};
+use super::step::{Cause, SOON, set_timer, step_on};
 use super::table::Table;
 
 /// Does what was noted until now, as far as there is time. Names that are not locks of the module cost little to check,
@@ -37,7 +39,7 @@ pub fn go_on(ctx: &Ctx, slice: Slice) {
 pub fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
     let is_beside = table(|table| table.tracked_twin(|| lock.db, &lock.name).is_some());
     let is_known = !work.is_touch_only()
-        || table(|table| table.contains(lock.db, &lock.name))
+        || table(|table| table.looks_after(lock, config::intercept_eval()))
         || !is_beside && shall_track(ctx, lock);
     if !is_known || !ctx.select_db(lock.db) {
         return false;
@@ -64,7 +66,7 @@ pub fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
         }
         Ok(())
     });
-    let is_frozen = table(|table| table.place(lock.db, &lock.name)) == Place::Frozen;
+    let is_frozen = table(|table| table.is_away(lock.db, &lock.name));
     if (done.is_err() || is_frozen) && !work.is_touch_only() {
         table(|table| table.keep_work(lock, work));
     }
@@ -74,81 +76,47 @@ pub fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
     true
 }
 
-/// Whether to track a touched lock that is not tracked yet. An event of a queue key names two locks, `a` and `{a}`.
+/// Whether to track a touched lock that is not tracked yet. An event of a queue key names two locks, `a` and `{a}`. A
+/// lock whose slot has not come to this node yet is looked at again soon.
 fn shall_track(ctx: &Ctx, lock: &LockId) -> bool {
-    ctx.select_db(lock.db)
-        && has_slot_of(ctx, lock)
+    let is_own = (!in_cluster() || names::one_slot(&lock.name))
+        && ctx.select_db(lock.db)
         && foreign::has_queue(ctx, &lock.name)
-        && foreign::has_own_keys(ctx, lock)
-}
-
-/// Whether this node has the lock's slot. If not, a lock of the module's is remembered as arriving.
-fn has_slot_of(ctx: &Ctx, lock: &LockId) -> bool {
-    if !in_cluster() {
-        return true;
-    }
-    if !names::one_slot(&lock.name) {
+        && foreign::has_own_keys(ctx, lock);
+    if !is_own {
+        table(|table| table.forget(lock.db, &lock.name));
+        table(|table| table.look_no_more(lock));
         return false;
     }
     let is_here = conditions::is_here(ctx, lock);
-    let arrives = !is_here && foreign::has_own_keys(ctx, lock);
-    let place = if arrives {
-        Place::Arriving
-    } else {
-        Place::Here
-    };
-    table(|table| table.set_place(lock, place));
-    if arrives {
-        set_timer(ctx, conditions::now());
+    if !is_here {
+        let now = conditions::now();
+        table(|table| table.set_away(lock, now.tick_after(SOON)));
+        set_timer(ctx, now);
     }
     is_here
 }
 
-/// How many locks are taken from the table at once for it.
-const PATROL_BATCH: usize = 50;
-
-/// Looks once a second at the hash of each lock. Other changes are reported by key events. The events of hashes are not
-/// listened to: each HSET of any client would pay for them. So fields that were taken out, or have expired, are found
-/// here, and the waiters do not wait for a holder that is gone.
-///
-/// A millisecond is spent on it at once, and at most a twentieth of the time: with more than some twenty thousand locks
-/// a round takes longer than a second.
-pub fn patrol(ctx: &Ctx) {
-    let mut last = table(|table| table.schedule.patrolled.take());
-    if last.is_none() && !table(|table| table.schedule.begin_round(conditions::tick())) {
-        return;
+/// The server has become a replica, or the master. A replica tracks no lock: its keys are the master's, which drops
+/// the waiters of this server from the queue when their deadlines pass.
+pub fn role_changes(ctx: &Ctx, replica: bool) {
+    if replica {
+        // The blocked clients are sent away when the iteration ends.
+        ensure_before_sleep();
+        table(|table| table.clear(ctx));
+        sessions(|sessions| *sessions = Sessions::default());
+        hand_offs(|hand_offs| *hand_offs = HandOffs::default());
+        stats(Stats::forget_holders);
+    } else {
+        slots_have_come(ctx);
     }
-    let (slice, now) = (Slice::begin_search(), conditions::now().wall());
-    loop {
-        let locks = table(|table| table.behind(last.unwrap_or_default(), PATROL_BATCH));
-        last = locks.last().map(|(rank, _)| *rank);
-        for ((db, _), name) in locks {
-            let lock = LockId { db, name };
-            // To open a key that has expired would put its lock before those whose leases have ended earlier.
-            if !table(|table| table.has_ended(&lock, now)) {
-                patrol_one(ctx, &lock);
-            }
-        }
-        if last.is_none() || slice.is_over() {
-            break;
-        }
-    }
-    table(|table| table.schedule.patrolled = last);
 }
 
-/// No lock is left to look at.
-pub fn patrol_no_more() {
-    table(|table| table.schedule.patrolled = None);
-}
-
-fn patrol_one(ctx: &Ctx, lock: &LockId) {
-    let holders = |tracked: &Tracked| tracked.shared.as_ref().map(|shared| shared.count());
-    let Some(shared) = table(|table| table.tracked(lock).map(holders)) else {
-        return;
-    };
-    if ctx.select_db(lock.db) && has_lost_holders(ctx, &lock.name, shared) {
-        touch(lock, QueueView::AsLeft);
-    }
+/// Keys have come to this server, as it became the master or has imported slots as a whole. A token may be requested
+/// before the next step on one of their locks.
+pub fn slots_have_come(ctx: &Ctx) {
+    conditions::slots_have_come();
+    look_for_queues(ctx);
 }
 
 /// Keys of the walk over all keys in one iteration: some tenths of a millisecond.
