@@ -5,39 +5,33 @@ mod given;
 
 use std::collections::HashMap;
 use std::error::Error as _;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::Duration;
 
-use fairlock_client::locks::{Flavour, Held, Locks, Tasks, Threads};
-use fairlock_client::{Error, Event, Hook, Options};
+use fairlock_client::{Call, Error, Event, Held, Hook, Locks, Options};
 use given::options;
 use serde_json::{Value, from_value, json};
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 
-/// Whose calls can be waited for.
-trait Driven: Flavour {
-    fn end<T: Send + 'static>(call: Self::Of<T>) -> impl Future<Output = Result<T, Value>> + Send;
-}
+static IS_BLOCKING: LazyLock<bool> =
+    LazyLock::new(|| std::env::args().nth(1).as_deref() == Some("rust-blocking"));
 
-impl Driven for Tasks {
-    async fn end<T: Send + 'static>(call: Self::Of<T>) -> Result<T, Value> {
-        call.await.map_err(failure)
-    }
-}
-
-impl Driven for Threads {
-    async fn end<T: Send + 'static>(call: Self::Of<T>) -> Result<T, Value> {
-        call.map_err(failure)
-    }
+async fn end<T: Send + 'static>(call: Call<T>) -> Result<T, Value> {
+    let ended = if *IS_BLOCKING {
+        call.wait()
+    } else {
+        call.await
+    };
+    ended.map_err(failure)
 }
 
 /// What a request has made, and what ends its wait or its block.
-type Made<F> = Arc<(OnceLock<Locks<F>>, OnceLock<Held<F>>, Notify)>;
-type Requests<F> = Arc<Mutex<HashMap<u64, Made<F>>>>;
+type Made = Arc<(OnceLock<Locks>, OnceLock<Held>, Notify)>;
+type Requests = Arc<Mutex<HashMap<u64, Made>>>;
 type Answer = Result<Value, Value>;
 
-fn made<F: Flavour>(id: &Value, all: &Requests<F>) -> Made<F> {
+fn made(id: &Value, all: &Requests) -> Made {
     let id = id.as_u64().unwrap_or_default();
     all.lock().unwrap().entry(id).or_default().clone()
 }
@@ -62,17 +56,17 @@ fn hook(new: &Value, which: &'static str) -> Option<Hook> {
     }))
 }
 
-fn new<F: Driven>(r: &Value) -> Result<Locks<F>, Value> {
+fn new(r: &Value) -> Result<Locks, Value> {
     let mut options = options(Options::default(), r);
     (options.on_wait, options.on_acquired) = (hook(r, "wait"), hook(r, "acquired"));
     (options.on_lost, options.on_released) = (hook(r, "lost"), hook(r, "released"));
     Locks::with(given::server(&r["client"]), options).map_err(failure)
 }
 
-async fn acquire<F: Driven>(r: &Value, locks: &Locks<F>, all: &Requests<F>) -> Answer {
+async fn acquire(r: &Value, locks: &Locks, all: &Requests) -> Answer {
     let (name, mine) = (r["name"].as_str().unwrap(), made(&r["id"], all));
     let held = tokio::select! {
-        held = F::end(locks.acquire(name, options(locks.options(), r))) => held?,
+        held = end(locks.acquire(name, options(locks.options(), r))) => held?,
         () = mine.2.notified() => return Err(json!({"type": "Cancelled"})),
     };
     let held = mine.1.get_or_init(|| held);
@@ -84,7 +78,7 @@ async fn acquire<F: Driven>(r: &Value, locks: &Locks<F>, all: &Requests<F>) -> A
             Box::pin(answer(r["inner"].clone(), all.clone())).await;
         }
         mine.2.notified().await;
-        let released = F::end(held.release()).await;
+        let released = end(held.release()).await;
         if r["fail"] == true {
             return Err(json!({"type": "Body"}));
         }
@@ -93,34 +87,34 @@ async fn acquire<F: Driven>(r: &Value, locks: &Locks<F>, all: &Requests<F>) -> A
     Ok(inside)
 }
 
-async fn operate<F: Driven>(r: &Value, all: &Requests<F>) -> Answer {
+async fn operate(r: &Value, all: &Requests) -> Answer {
     let (of, name) = (made(&r["of"], all), r["name"].as_str().unwrap_or_default());
     let length = |name| from_value::<Option<Duration>>(r[name].clone()).unwrap();
     Ok(match (r["op"].as_str().unwrap(), of.0.get(), of.1.get()) {
         ("new", ..) => json!(made(&r["id"], all).0.set(new(r)?).is_ok()),
         ("acquire" | "block", Some(locks), _) => acquire(r, locks, all).await?,
         ("tryAcquire" | "abandon", Some(locks), _) => {
-            let held = F::end(locks.try_acquire(name, options(locks.options(), r))).await?;
+            let held = end(locks.try_acquire(name, options(locks.options(), r))).await?;
             json!(held.map(|held| json!({"token": held.token(), "owner": held.owner()}))) // It is dropped.
         }
         ("end", ..) => json!(of.2.notify_one()),
-        ("renew", _, Some(held)) => json!({"lease": F::end(held.renew(length("lease"))).await?}),
-        ("release", _, Some(held)) => json!(F::end(held.release()).await?),
-        ("lost", _, Some(held)) => json!(F::end(held.lost(length("wait"))).await?),
+        ("renew", _, Some(held)) => json!({"lease": end(held.renew(length("lease"))).await?}),
+        ("release", _, Some(held)) => json!(end(held.release()).await?),
+        ("lost", _, Some(held)) => json!(end(held.lost(length("wait"))).await?),
         ("info", Some(locks), _) => {
-            let it = F::end(locks.info(name)).await?;
+            let it = end(locks.info(name)).await?;
             json!({
                 "owner": it.owner, "holds": it.holds, "lease": it.lease, "token": it.token,
                 "session": it.session, "waiting": it.waiting, "holders": it.holders, "limit": it.limit,
             })
         }
         ("native", Some(locks), _) => json!({"native": locks.native()}),
-        ("close", Some(locks), _) => json!(F::end(locks.close()).await?),
+        ("close", Some(locks), _) => json!(end(locks.close()).await?),
         (op, ..) => return Err(json!({"type": "Unknown", "text": op})),
     })
 }
 
-async fn answer<F: Driven>(r: Value, all: Requests<F>) {
+async fn answer(r: Value, all: Requests) {
     let answer = match operate(&r, &all).await {
         Ok(ok) => json!({"id": r["id"], "ok": ok}),
         Err(failed) => json!({"id": r["id"], "failed": failed}),
@@ -128,21 +122,14 @@ async fn answer<F: Driven>(r: Value, all: Requests<F>) {
     println!("{answer}");
 }
 
-fn serve<F: Driven>() {
+fn main() {
     let mut runtime = Builder::new_multi_thread();
     let runtime = runtime.enable_all().max_blocking_threads(5000).build();
-    let (runtime, all) = (runtime.unwrap(), Requests::<F>::default());
+    let (runtime, all) = (runtime.unwrap(), Requests::default());
     for line in std::io::stdin().lines() {
         let work = answer(serde_json::from_str(&line.unwrap()).unwrap(), all.clone());
         let handle = runtime.handle().clone();
         runtime.spawn_blocking(move || handle.block_on(work));
     }
     std::process::exit(0); // Whatever is under way.
-}
-
-fn main() {
-    match std::env::args().nth(1).as_deref() {
-        Some("rust-tokio") => serve::<Tasks>(),
-        _ => serve::<Threads>(),
-    }
 }

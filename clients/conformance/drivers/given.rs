@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fairlock_client::{Module, Options, Server};
+use fairlock_client::{Options, Server};
 use redis::cluster::ClusterClient;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
@@ -70,8 +70,6 @@ pub fn options(mut all: Options, r: &Value) -> Options {
         };
     }
     set!(wait lease renew session owner reentrant shared limit sync_timeout min_replicas patience retry_timeout command_timeout release_timeout);
-    if given["module"] == "required" {
-        all.module = Module::Required;
-    }
+    all.require_module |= given["module"] == "required";
     all
 }

@@ -12,9 +12,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         lease: Duration::from_secs(10),
         ..locks.options()
     };
-    let held = locks.acquire("orders", options)?; // Without `let held =` it would be released right here.
+    let held = locks.acquire("orders", options).wait()?; // Without `let held =` it would be released right here.
     println!("working with token {}", held.token());
-    held.release()?; // A guard that is dropped releases, too, but cannot say that the lock was lost.
+    held.release().wait()?; // A guard that is dropped releases, too, but cannot say that the lock was lost.
 
     println!("free again");
     Ok(())

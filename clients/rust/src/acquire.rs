@@ -1,166 +1,225 @@
-//! An acquisition: carries out what [`Asking`] says, in a task of its own, which leaves the queue when its caller has gone.
+//! An acquisition: asks until the lock is granted, in a task of its own, which leaves the queue when its caller has gone.
 
-use std::pin::pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use redis::Value;
-use tokio::sync::{OwnedMutexGuard, oneshot};
+use redis::{RedisResult, Value};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::{OwnedMutexGuard, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::core::{Core, Entry};
-use crate::hold::{Guard, Hold};
+use crate::caller::{Caller, FIRST_PAUSE, Reply, Tries};
+use crate::core::Core;
+use crate::error::{UNCONFIRMED, is_not_held, text_of};
+use crate::hold::{Hold, Order};
 use crate::lines::locked;
-use crate::options::call;
-use crate::protocol::{Asking, Reply, Step};
+use crate::options::{call, jitter};
 use crate::scripts::Request;
-use crate::terms::Terms;
-use crate::{Error, Kind, Options, Result};
+use crate::{Error, Held, Kind, Options, Result};
 
 /// The longest that a caller waits for its owner to leave the queue; it goes on in the background.
 const LEAVE: Duration = Duration::from_secs(1);
 
-struct Waiter {
-    terms: Arc<Terms>,
-    asking: Asking,
-    start: Instant,
-    entry: Option<Entry>,
-    is_told: bool,
-}
-
 impl Core {
-    /// The lock, or one more guard of the hold that this caller has already.
+    /// The lock, or once more the hold that this caller has already.
     pub async fn acquire(
         self: Arc<Self>,
         name: Vec<u8>,
         options: Options,
         caller: Option<String>,
-    ) -> Result<Guard> {
+    ) -> Result<Held> {
         options.check(&name)?;
         self.check_open()?;
         let mut entry = None;
         if options.reentrant {
             let refused = || Error::new(Kind::Argument, "reentrant: this is no task");
             let key = (caller.ok_or_else(refused)?, name.clone());
-            let there = locked(&self.state)
+            let held = locked(&self.state)
                 .entered
                 .get(&key)
                 .and_then(Weak::upgrade);
-            if let Some(hold) = there {
-                return hold.enter_again();
+            if let Some(held) = held.map_or(Ok(None), Hold::enter)? {
+                return Ok(held);
             }
             entry = Some(key);
         }
-        let start = Instant::now();
-        let mut asking = Asking::new(&options, start);
-        let longest = asking.at_most(Duration::MAX, start);
-        let turn = timeout(longest, self.turn(&name).lock_owned()).await.ok();
-        let terms = self.terms(name, options);
-        asking.released = terms.ear.released.load(Ordering::Relaxed);
-        let waiter = Waiter {
-            terms,
-            asking,
-            start,
-            entry,
-            is_told: false,
-        };
-        let (caller, result) = oneshot::channel();
-        tokio::spawn(waiter.run(turn, caller));
-        result.await.unwrap_or_else(|_| Err(Error::closed()))
+        let caller = Caller::new(self.clone(), name, options);
+        let turn = self.turn(&caller.name).lock_owned();
+        let turn = timeout(caller.at_most(Duration::MAX), turn).await.ok();
+        let (asker, result) = oneshot::channel();
+        tokio::spawn(caller.run(turn, asker));
+        let held = result.await.unwrap_or_else(|_| Err(Error::closed()))?;
+        if let Some(entry) = entry {
+            let entered = &mut locked(&self.state).entered;
+            entered.retain(|_, hold| hold.strong_count() > 0);
+            entered.insert(entry, Arc::downgrade(&held.hold));
+        }
+        Ok(held)
     }
 }
 
-impl Waiter {
+impl Caller {
     async fn run(
         mut self,
         turn: Option<OwnedMutexGuard<()>>,
-        mut caller: oneshot::Sender<Result<Guard>>,
+        mut asker: oneshot::Sender<Result<Held>>,
     ) {
-        let mut closing = self.terms.core.closing.subscribe();
+        let mut closing = self.core.closing.subscribe();
         let granted = tokio::select! {
             biased;
-            granted = Box::pin(self.ask(turn)) => granted,
+            granted = Box::pin(self.granted(turn)) => granted,
             _ = closing.wait_for(|is_so| *is_so) => Err(Error::closed()),
-            () = caller.closed() => Err(Error::closed()),
+            () = asker.closed() => Err(Error::closed()),
         };
         match granted {
-            Ok((token, since)) => {
-                let guard = Hold::begin(&self.terms, self.entry, token, since);
-                let mut event = guard.0.event.clone();
-                event.waited = Some(self.start.elapsed());
-                call(self.terms.core.options.on_acquired.as_ref(), &event);
-                drop(caller.send(Ok(guard))); // Without a caller it is released.
+            Ok(()) => {
+                let (hold, orders) = self.held();
+                drop(asker.send(Ok(Held::new(hold.clone())))); // Without an asker it is released.
+                self.hold(&hold, orders, closing).await;
             }
             Err(error) => {
-                let mut leaving = pin!(self.leave());
-                let is_over = timeout(LEAVE, &mut leaving).await.is_ok();
-                drop(caller.send(Err(error)));
-                if !is_over {
-                    leaving.await;
-                }
+                let leaving = tokio::spawn(async move {
+                    self.leave().await;
+                    drop(closing);
+                });
+                drop(timeout(LEAVE, leaving).await);
+                drop(asker.send(Err(error)));
             }
         }
     }
 
-    async fn ask(&mut self, mut turn: Option<OwnedMutexGuard<()>>) -> Result<(i64, Instant)> {
-        let mut step = self.asking.ask(Instant::now());
-        loop {
-            step = match step {
-                Step::Ask => {
-                    let sent = Instant::now();
-                    let outcome = self.send(&self.terms.ask()).await;
-                    drop(turn.take());
-                    self.asking.answered(sent, Instant::now(), outcome)
-                }
-                Step::GiveBack(token) => {
-                    let outcome = self.send(&self.terms.release(token)).await;
-                    self.asking.given_back(Instant::now(), outcome)
-                }
-                Step::Listen(longest) => self.listen(longest).await,
-                Step::Pause(longest) => {
-                    sleep(longest).await;
-                    self.asking.ask(Instant::now())
-                }
-                Step::Granted(token, since) => return Ok((token, since)),
-                Step::Failed(failure) => return Err(self.terms.error(failure)),
-            }
-        }
+    fn held(&mut self) -> (Arc<Hold>, UnboundedReceiver<Order>) {
+        let (orders, received) = mpsc::unbounded_channel();
+        self.event.token = Some(self.token);
+        let hold = Arc::new(Hold {
+            is_in_thread: matches!(self.core.thread.get(), Some(Ok(thread)) if thread.is_here()),
+            core: self.core.clone(),
+            event: self.event.clone(),
+            acquired: Instant::now(),
+            lost: watch::Sender::default(),
+            holds: 1.into(),
+            orders,
+        });
+        self.event.waited = Some(self.start.elapsed());
+        call(self.core.options.on_acquired.as_ref(), &self.event);
+        (hold, received)
     }
 
-    async fn send(&self, request: &Request) -> Result<Reply> {
-        let longest = self.terms.core.options.command_timeout;
-        let longest = self.asking.at_most(longest, Instant::now());
+    /// Until the lock is held.
+    async fn granted(&mut self, mut turn: Option<OwnedMutexGuard<()>>) -> Result<()> {
+        let longest = self.core.options.retry_timeout;
+        let mut tries = Tries::new(longest);
+        while !self.at_most(Duration::MAX).is_zero() {
+            let sent = Instant::now();
+            let outcome = self.send_in_time(&self.ask()).await;
+            drop(turn.take());
+            let outcome = match outcome {
+                Ok(reply) => {
+                    tries = Tries::new(longest);
+                    self.answered(sent, reply).await
+                }
+                Err(failure) => Err(failure),
+            };
+            match outcome {
+                Ok(true) => {
+                    self.granted_from(sent);
+                    return Ok(());
+                }
+                Ok(false) => {}
+                Err(failure) => match tries.failed(failure) {
+                    Ok(pause) => sleep(self.at_most(pause)).await,
+                    Err(failure) => return Err(self.refused(failure)),
+                },
+            }
+        }
+        let (mut kind, mut text) = (Kind::NotInTime, "not acquired in time".to_owned());
+        if self.is_unconfirmed {
+            (kind, text) = (Kind::NotReplicated, UNCONFIRMED.to_owned());
+        }
+        let first = tries.since.map(|(_, first)| first);
+        if let Some(first) = &first {
+            text = format!("{text}: {}", text_of(first));
+        }
+        Err(self.error(kind, text, first))
+    }
+
+    async fn send_in_time(&self, request: &Request) -> RedisResult<Reply> {
+        let longest = self.at_most(self.core.options.command_timeout);
         // To release. The nodes by which a cluster's client finds the others may be down later.
-        self.terms.core.plain.link(longest).await?;
-        self.terms.send(request, longest).await
+        self.core.plain.link(longest).await?;
+        self.send(request, longest).await
     }
 
-    async fn listen(&mut self, longest: Duration) -> Step {
-        let (core, ear) = (&self.terms.core, &self.terms.ear);
+    /// Whether the answer to an ask is that the lock is held; if not, it returns when it is time to ask again.
+    async fn answered(&mut self, sent: Instant, reply: Reply) -> RedisResult<bool> {
+        let Reply(value, is_confirmed) = reply;
+        match value {
+            Value::Int(token) => {
+                let (late, lease) = (sent.elapsed(), self.options.lease);
+                let is_new = token != std::mem::replace(&mut self.token, token);
+                if token <= self.ear.released || !is_confirmed {
+                    return self.give_back().await.map(|()| false);
+                }
+                // Asking again (ONCE) renews it, or finds that it is lost. Once, since it may be as slow again.
+                Ok(late < lease && (!is_new || late < lease / 3))
+            }
+            Value::Array(place) => {
+                let retry_after = match place.get(1) {
+                    Some(Value::Int(ms)) => ms.unsigned_abs(),
+                    _ => 1000,
+                };
+                let pause = Duration::from_millis(retry_after);
+                self.listen(pause + jitter(pause / 10))
+                    .await
+                    .map(|()| false)
+            }
+            _ => {
+                self.end = Some(sent);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Too few replicas have the grant, or a new master does not know that it was released.
+    async fn give_back(&mut self) -> RedisResult<()> {
+        match self.send_in_time(&self.release()).await {
+            Err(failure) if !is_not_held(&failure) => return Err(failure),
+            _ => {}
+        }
+        if self.token <= self.ear.released {
+            self.ear.released = 0; // A server that was told once knows.
+        } else {
+            self.ear.released = self.token;
+            self.is_unconfirmed = true;
+            sleep(self.at_most(FIRST_PAUSE)).await;
+        }
+        Ok(())
+    }
+
+    /// Until a message, or for so long; or until the owner is listened for, if it was not.
+    async fn listen(&mut self, longest: Duration) -> RedisResult<()> {
+        let longest = self.at_most(longest);
         if !std::mem::replace(&mut self.is_told, true) {
-            call(core.options.on_wait.as_ref(), &self.terms.event());
+            call(self.core.options.on_wait.as_ref(), &self.event);
         }
-        let heard = timeout(longest, ear.bell.notified());
-        // Silence may be that of a dead connection: then it does not confirm this either.
-        let is_heard = ear.listens() && heard.await.is_ok();
-        if !is_heard && let Err(failure) = core.ears.listen(ear).await {
-            return self.asking.failed(Instant::now(), failure);
+        if !self.ear.hears(longest).await {
+            // Silence may be that of a dead connection: then it does not confirm this either.
+            self.ear.listen().await?;
         }
-        self.asking.ask(Instant::now())
+        Ok(())
     }
 
     /// Leaves the queue, or gives up what was granted meanwhile, if the owner may be there. Behind its last ask, on the same
     /// connection.
-    async fn leave(&self) {
-        let (terms, options) = (&self.terms, &self.terms.options);
-        let is_clean = terms.unanswered.load(Ordering::Relaxed) == 0;
+    async fn leave(self) {
+        let (is_clean, options) = (self.unanswered() == 0, &self.options);
         let send = async |command| {
             let longest = options.lease.max(options.patience);
-            terms.persist(&terms.request(command, ""), longest).await
+            let request = self.request(command, "", &self.line);
+            self.persist(&request, longest).await
         };
         let mut is_left = true;
-        if self.asking.is_there || !is_clean {
+        if self.is_told || self.token != 0 || !is_clean {
             let cancelled = send("FAIRLOCK.CANCEL").await;
             is_left = matches!(cancelled, Ok(Reply(Value::Int(1), _)));
             // Another caller may hold the lock by an owner that was given, unless an ask of this one is not answered.
@@ -169,8 +228,6 @@ impl Waiter {
                 drop(send("FAIRLOCK.RELEASE").await);
             }
         }
-        let released = &terms.ear.released;
-        released.fetch_max(self.asking.released, Ordering::Relaxed);
-        terms.end(is_left).await;
+        self.keep_ear(is_left);
     }
 }

@@ -1,24 +1,26 @@
-//! The locks at one server, or at those of one cluster: what acquisitions and held locks share.
+//! The locks at one server, or at those of one cluster: what all callers share.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
-use redis::Value;
+use redis::{RedisResult, Value};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use crate::caller::Caller;
+use crate::error::is_unknown;
 use crate::hold::Hold;
 use crate::lines::{Ear, Line, locked};
+use crate::locks::Thread;
 use crate::options::new_owner;
-use crate::scripts::Request;
 use crate::server::Server;
-use crate::terms::Terms;
 use crate::{Error, Info, Options, Result};
 
 /// So many names are remembered.
 const MAX_NAMES: usize = 10_000;
+/// How long an owner's name and channel are kept for the next wait.
+const IDLE: Duration = Duration::from_mins(1);
 
 /// Who asks, for a lock that it may hold again: the thread or task, and the lock's name.
 pub type Entry = (String, Vec<u8>);
@@ -27,16 +29,16 @@ pub struct Core {
     pub options: Options,
     pub server: Arc<Server>,
     /// For asks and renewals, behind which WAIT may stall whoever comes next.
-    asks: Arc<Line>,
+    pub asks: Arc<Line>,
     /// For other commands.
     pub plain: Arc<Line>,
-    pub ears: Arc<Line>,
+    /// To listen. In a cluster it ends when any node is gone, and can perhaps not be opened then; those for commands go on.
+    ears: Arc<Line>,
     pub state: Mutex<State>,
+    pub thread: OnceLock<Result<Thread>>,
     /// Whoever is at work for this Locks has a receiver.
     pub closing: watch::Sender<bool>,
 }
-
-pub struct Idle(pub Arc<Ear>, pub AbortHandle);
 
 #[derive(Default)]
 pub struct State {
@@ -44,8 +46,8 @@ pub struct State {
     pub entered: HashMap<Entry, Weak<Hold>>,
     /// For each lock, the first asks are sent one after the other.
     turns: HashMap<Vec<u8>, Arc<tokio::sync::Mutex<()>>>,
-    /// By lock and owner, those that have ended cleanly and are listened for; and what ends that.
-    pub idle: BTreeMap<(Vec<u8>, Vec<u8>), Idle>,
+    /// For each lock, owners that have ended cleanly and are listened for, and since when.
+    idle: HashMap<Vec<u8>, Vec<(Instant, Ear)>>,
     /// How many replicas a server had when it was first asked; in a cluster also each lock's server.
     replicas: HashMap<String, usize>,
     nodes: HashMap<Vec<u8>, String>,
@@ -62,76 +64,59 @@ impl Core {
             server,
             options,
             state: Mutex::default(),
+            thread: OnceLock::new(),
             closing: watch::Sender::new(false),
         })
     }
 
-    /// With an owner that has ended cleanly, and is listened for, if there is one.
-    pub fn terms(self: &Arc<Self>, name: Vec<u8>, options: Options) -> Arc<Terms> {
-        let mut idle = None;
-        if options.owner.is_none() {
-            idle = self.idle_ear(&name);
+    /// Of the owner that is given, or else of one that has ended cleanly, and is listened for, if there is one.
+    pub fn ear(&self, name: &[u8], owner: Option<Vec<u8>>) -> Ear {
+        if owner.is_none() {
+            let idle = &mut locked(&self.state).idle;
+            if let Some((_, ear)) = idle.get_mut(name).and_then(Vec::pop) {
+                return ear;
+            }
         }
-        let owner = || options.owner.clone().unwrap_or_else(new_owner);
-        let ear = idle.unwrap_or_else(|| Ear::new(&name, owner()));
-        let line = if options.session {
-            // Its connection is not given up as long as the lease goes on.
-            Line::new(
-                &self.server,
-                self.options.command_timeout.max(options.lease),
-            )
-        } else {
-            self.asks.clone()
-        };
-        Arc::new(Terms {
-            core: self.clone(),
-            name,
-            options,
-            ear,
-            line,
-            unanswered: AtomicUsize::new(0),
-        })
+        Ear::new(&self.ears, name, owner.unwrap_or_else(new_owner))
     }
 
-    fn idle_ear(&self, name: &[u8]) -> Option<Arc<Ear>> {
+    /// The next wait may use it.
+    pub fn keep(&self, name: Vec<u8>, ear: Ear) {
         let idle = &mut locked(&self.state).idle;
-        let (key, _) = idle.range((name.to_vec(), Vec::new())..).next()?;
-        let key = Some(key).filter(|(of, _)| of == name)?.clone();
-        let Idle(ear, forgetting) = idle.remove(&key)?;
-        forgetting.abort();
-        Some(ear)
+        idle.retain(|_, ears| {
+            ears.retain(|(since, _)| since.elapsed() < IDLE);
+            !ears.is_empty()
+        });
+        let its = idle.entry(name).or_default();
+        its.push((Instant::now(), ear));
     }
 
-    pub async fn info(self: &Arc<Self>, name: Vec<u8>) -> Result<Info> {
+    pub async fn info(self: Arc<Self>, name: Vec<u8>) -> Result<Info> {
         self.options.check(&name)?;
         self.check_open()?;
-        let owner = Some(Vec::new());
         let options = Options {
-            owner,
+            owner: Some(Vec::new()),
             ..Options::default()
         };
-        let terms = self.terms(name, options);
-        let request = Request {
-            native: "FAIRLOCK.INFO",
-            words: Vec::new(),
-            line: self.plain.clone(),
-        };
+        let caller = Caller::new(self.clone(), name, options);
+        let mut request = caller.request("FAIRLOCK.INFO", "", &self.plain);
+        request.words.clear();
         let longest = self.options.command_timeout;
-        let asked = terms.persist(&request, longest).await;
-        let reply = asked.map_err(|failure| terms.error(failure))?;
+        let asked = caller.persist(&request, longest).await;
+        let reply = asked.map_err(|failure| caller.refused(failure))?;
         Ok(Info::of(&reply.0))
     }
 
     /// One, if the lock's server had any replica when it was first asked.
-    pub async fn replicas(&self, line: &Arc<Line>, name: &[u8]) -> Result<usize> {
+    pub async fn replicas(&self, line: &Line, name: &[u8]) -> RedisResult<usize> {
         let (is_cluster, longest) = (self.server.is_cluster, self.options.command_timeout);
-        let address = line.link(longest).await?.address.clone();
+        let present = line.link(longest).await?;
         {
             let state = locked(&self.state);
             let node = if is_cluster {
                 state.nodes.get(name)
             } else {
-                Some(&address)
+                Some(&present.address)
             };
             if let Some(known) = node.and_then(|node| state.replicas.get(node)) {
                 return Ok(*known);
@@ -144,16 +129,16 @@ impl Core {
             pipeline.cmd("CLUSTER").arg("NODES");
         }
         pipeline.cmd("ROLE");
-        let mut values = line.send(pipeline, longest).await?;
+        let mut values = present.send(pipeline, longest).await?;
         let count = match values.pop() {
-            Some(Err(failure)) if !failure.is_unknown() => return Err(failure),
+            Some(Err(failure)) if !is_unknown(&failure) => return Err(failure),
             Some(Ok(Value::Array(role))) => match role.get(2) {
                 Some(Value::Array(replicas)) => replicas.len().min(1),
                 _ => return Ok(0), // A replica; it will refuse the ask.
             },
             _ => 0,
         };
-        let nodes = values.pop().and_then(Result::ok).unwrap_or(Value::Nil);
+        let nodes = values.pop().and_then(RedisResult::ok).unwrap_or(Value::Nil);
         let nodes: String = redis::from_redis_value(nodes).unwrap_or_default();
         let me = nodes.lines().find(|line| line.contains("myself"));
         let me = me.and_then(|line| line.split(' ').next());
@@ -164,7 +149,7 @@ impl Core {
             }
             state.nodes.insert(name.to_vec(), me.to_owned());
         }
-        let node = me.map_or(address, str::to_owned);
+        let node = me.unwrap_or(&present.address).to_owned();
         Ok(*state.replicas.entry(node).or_insert(count))
     }
 
@@ -183,11 +168,11 @@ impl Core {
     }
 
     /// All who are at work end, and then the connections.
-    pub async fn close(&self) -> Result<()> {
+    pub async fn close(self: Arc<Self>) -> Result<()> {
         self.closing.send_replace(true);
         drop(timeout(self.options.command_timeout, self.closing.closed()).await);
         for line in [&self.asks, &self.plain, &self.ears] {
-            line.close();
+            line.close().await;
         }
         Ok(())
     }

@@ -1,77 +1,47 @@
-//! A lock that is held: renewed, lost, released.
+//! A lock that is held: the task that has acquired it renews it until it is lost, or told to release it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
-use tokio::sync::watch;
-use tokio::time::timeout_at;
+use redis::RedisResult;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep_until, timeout_at};
 
-use crate::core::Entry;
-use crate::lines::{Work, locked};
+use crate::caller::{Caller, FIRST_PAUSE, Reply};
+use crate::core::Core;
+use crate::error::{UNCONFIRMED, is_not_held};
 use crate::options::{Hook, call, ms, tell};
-use crate::protocol::{Keeping, Reply};
-use crate::terms::Terms;
-use crate::{Cause, Error, Event, Kind, Result};
+use crate::{Cause, Error, Event, Held, Kind, Options, Result};
 
 pub struct Hold {
-    terms: Arc<Terms>,
-    runtime: Handle,
-    pub token: i64,
-    /// For hooks and people.
+    pub core: Arc<Core>,
+    /// What hooks and people are told: the lock, its owner, the token.
     pub event: Event,
-    entry: Option<Entry>,
-    acquired: Instant,
-    state: watch::Sender<State>,
+    pub acquired: Instant,
+    pub lost: watch::Sender<Option<Error>>,
+    /// How many times it is held.
+    pub holds: AtomicUsize,
+    pub orders: UnboundedSender<Order>,
+    /// Its task is the package's own thread's.
+    pub is_in_thread: bool,
 }
 
-struct State {
-    keeping: Keeping,
-    /// How many guards there are.
-    holds: usize,
-    lost: Option<Error>,
-}
+/// A renewal with a lease, or its own, and where it is said what came of it.
+type Asked = (Option<Duration>, oneshot::Sender<Result<Duration>>);
 
-/// One of those who hold it. Dropped, it lets go.
-pub struct Guard(pub Arc<Hold>, AtomicBool);
+/// What the task is told to do.
+pub enum Order {
+    Renew(Asked),
+    Release(oneshot::Sender<Result<()>>),
+}
 
 impl Hold {
-    pub fn begin(terms: &Arc<Terms>, entry: Option<Entry>, token: i64, since: Instant) -> Guard {
-        let is_renewed = terms.options.renew || terms.options.session;
-        let hold = Arc::new(Self {
-            terms: terms.clone(),
-            runtime: Handle::current(),
-            token,
-            event: Event {
-                token: Some(token),
-                ..terms.event()
-            },
-            entry: entry.clone(),
-            acquired: Instant::now(),
-            state: watch::Sender::new(State {
-                keeping: Keeping::new(terms.options.lease, is_renewed, since),
-                holds: 1,
-                lost: None,
-            }),
-        });
-        if let Some(entry) = entry {
-            let entered = &mut locked(&terms.core.state).entered;
-            entered.insert(entry, Arc::downgrade(&hold));
-        }
-        tokio::spawn(hold.clone().keep(terms.core.closing.subscribe()));
-        Guard(hold, false.into())
-    }
-
-    pub fn enter_again(self: Arc<Self>) -> Result<Guard> {
-        self.check()?;
-        self.state.send_modify(|state| state.holds += 1);
-        Ok(Guard(self, false.into()))
-    }
-
     /// The error: it is known to be lost.
     pub fn check(&self) -> Result<()> {
-        self.state.borrow().lost.clone().map_or(Ok(()), Err)
+        self.lost.borrow().clone().map_or(Ok(()), Err)
     }
 
     fn lost_by(&self, cause: Cause) -> Error {
@@ -80,16 +50,28 @@ impl Hold {
         Error::new(Kind::LockLost(cause), text)
     }
 
-    pub async fn until_lost(&self) -> Result<()> {
-        let mut state = self.state.subscribe();
-        drop(state.wait_for(|state| state.lost.is_some()).await);
-        self.check()
+    /// Nothing keeps it any more.
+    pub fn gone(&self) -> Error {
+        let lost = self.check().err();
+        lost.unwrap_or_else(|| self.lost_by(Cause::NotHeld))
     }
 
-    /// The lease, and when it is over.
-    fn lease(&self) -> (Duration, Instant) {
-        let keeping = &self.state.borrow().keeping;
-        (keeping.lease, keeping.end)
+    pub async fn renew(self: Arc<Self>, lease: Option<Duration>) -> Result<Duration> {
+        let mut options = Options::default();
+        options.lease = lease.unwrap_or(options.lease);
+        options.check(b"any")?;
+        let (reply, renewed) = oneshot::channel();
+        drop(self.orders.send(Order::Renew((lease, reply))));
+        renewed.await.unwrap_or_else(|_| Err(self.gone()))
+    }
+
+    /// Once more, unless it was released. The error: it is known to be lost.
+    pub fn enter(self: Arc<Self>) -> Result<Option<Held>> {
+        self.check()?;
+        let more = |holds| (holds > 0).then_some(holds + 1);
+        let order = Ordering::Relaxed;
+        let entered = self.holds.fetch_update(order, order, more);
+        Ok(entered.is_ok().then(|| Held::new(self)))
     }
 
     /// Calls a hook; how long it was held is told, and the cause.
@@ -98,156 +80,133 @@ impl Hold {
         (event.held, event.cause) = (Some(self.acquired.elapsed()), cause);
         call(hook, &event);
     }
+}
 
-    // --------------------------------------------------------------------- renewal
-
-    /// Sends RENEW, for so long (zero: once). NOTHELD: the lock is lost.
-    async fn renew_for(&self, lease: Duration, longest: Duration) -> Result<()> {
-        let (terms, sent) = (&self.terms, Instant::now());
-        let words = format!("LEASE {}", ms(lease));
-        let request = terms.request("FAIRLOCK.RENEW", &words);
-        match terms.persist(&request, longest).await {
-            // Of several tries it may be the first that has set the lease.
-            Ok(Reply(_, true)) => {
-                let renew = |state: &mut State| state.keeping.renewed(sent, lease);
-                self.state.send_modify(renew);
-                Ok(())
+impl Caller {
+    /// Until it is released or lost.
+    pub async fn hold(
+        mut self,
+        hold: &Hold,
+        mut orders: UnboundedReceiver<Order>,
+        mut closing: watch::Receiver<bool>,
+    ) {
+        let (line, mut asked) = (self.line.clone(), VecDeque::new());
+        let ended = tokio::select! {
+            biased;
+            ended = Box::pin(self.keep(&mut orders, &mut asked)) => ended,
+            _ = closing.wait_for(|is_so| *is_so) => Err(Cause::Closed),
+            () = line.ended(), if self.options.session => Err(Cause::Connection),
+        };
+        match ended {
+            Ok(reply) => {
+                let released = self.release_held(hold).await;
+                self.ear.released = self.token;
+                self.keep_ear(released.is_ok());
+                drop(reply.send(released));
             }
-            Ok(_) => Err(Error::unconfirmed()),
-            Err(failure) if failure.is("NOTHELD") => {
-                self.lose(Cause::NotHeld);
-                Err(self.lost_by(Cause::NotHeld))
+            Err(cause) => {
+                hold.lost.send_replace(Some(hold.lost_by(cause)));
+                drop((orders, asked)); // Who waits for a renewal learns of the loss.
+                hold.tell(self.core.options.on_lost.as_ref(), Some(cause));
+                if cause == Cause::Lease {
+                    // Perhaps by this side's clock alone.
+                    drop(self.persist(&self.release(), Duration::ZERO).await);
+                }
             }
-            Err(failure) => Err(failure),
         }
     }
 
-    pub async fn renew(&self, lease: Option<Duration>) -> Result<Duration> {
-        let (same, end) = self.lease();
-        let lease = lease.unwrap_or(same);
-        let mut options = self.terms.options.clone();
-        options.lease = lease;
-        options.check(&self.terms.name)?;
-        self.check()?;
-        let left = end.saturating_duration_since(Instant::now());
-        let longest = self.terms.core.options.retry_timeout.min(left);
-        let renewed = self.renew_for(lease, longest).await;
-        self.check()?;
-        let told = renewed.map_err(|failure| self.terms.error(failure));
-        told.map(|()| lease)
+    /// Until it is to be released, and who waits for that; or until it is lost.
+    async fn keep(
+        &mut self,
+        orders: &mut UnboundedReceiver<Order>,
+        asked: &mut VecDeque<Asked>,
+    ) -> std::result::Result<oneshot::Sender<Result<()>>, Cause> {
+        loop {
+            // An order ends a renewal that is under way.
+            let order = tokio::select! {
+                biased;
+                Some(order) = orders.recv() => order,
+                cause = self.renew_in_time(asked) => return Err(cause),
+            };
+            match order {
+                Order::Release(reply) => return Ok(reply),
+                Order::Renew(asks) => asked.push_back(asks),
+            }
+        }
     }
 
-    /// Renews until the lease is over.
-    async fn renew_in_time(&self) {
-        let mut state = self.state.subscribe();
+    /// Renews when it is asked for or due, until the lock is lost.
+    async fn renew_in_time(&mut self, asked: &mut VecDeque<Asked>) -> Cause {
         loop {
-            let (lease, end) = self.lease();
-            let due = state.borrow_and_update().keeping.next(Instant::now());
-            let Some(due) = due else { return };
-            if Instant::now() < due {
-                drop(timeout_at(due.into(), state.changed()).await);
-                continue;
+            while let Some((lease, _)) = asked.front() {
+                let lease = lease.unwrap_or(self.options.lease);
+                let longest = self.at_most(self.core.options.retry_timeout);
+                let renewed = match self.renew(lease, longest).await {
+                    Ok(true) => Ok(lease),
+                    Ok(false) => Err(self.error(Kind::NotReplicated, UNCONFIRMED, None)),
+                    Err(failure) if is_not_held(&failure) => return Cause::NotHeld,
+                    Err(failure) => Err(self.refused(failure)),
+                };
+                if let Some((_, reply)) = asked.pop_front() {
+                    drop(reply.send(renewed));
+                }
+            }
+            let end = self.end.unwrap_or_else(Instant::now);
+            let due = self.due.map_or(end, |due| due.min(end));
+            sleep_until(due.into()).await;
+            if Instant::now() >= end {
+                return Cause::Lease;
             }
             // The lease may end while the answer does not come.
-            let renewed = self.renew_for(lease, Duration::ZERO);
-            let renewed = timeout_at(end.into(), renewed).await;
-            if !matches!(renewed, Ok(Ok(()))) {
-                let fail = |state: &mut State| state.keeping.failed(Instant::now());
-                self.state.send_modify(fail);
+            let renewed = self.renew(self.options.lease, Duration::ZERO);
+            match timeout_at(end.into(), renewed).await {
+                Ok(Ok(true)) => continue,
+                Ok(Err(failure)) if is_not_held(&failure) => return Cause::NotHeld,
+                Ok(Err(failure)) if Kind::of(&failure) != Kind::Unavailable => {
+                    tell(format_args!("cannot be renewed: {}", self.refused(failure)));
+                }
+                _ => {}
             }
-            if let Ok(Err(failure)) = renewed
-                && failure.is_refusal()
-            {
-                let name = &self.event.name;
-                tell(format_args!("{name} cannot be renewed: {failure}"));
-            }
+            let pause = (self.options.lease / 10).max(FIRST_PAUSE);
+            self.due = Some(Instant::now() + pause);
         }
     }
 
-    /// Renews the lock until it is released or lost.
-    async fn keep(self: Arc<Self>, mut closing: watch::Receiver<bool>) {
-        let (mut state, is_session) = (self.state.subscribe(), self.terms.options.session);
-        let cause = tokio::select! {
-            biased;
-            _ = state.wait_for(|state| state.holds == 0 || state.lost.is_some()) => return,
-            _ = closing.wait_for(|is_so| *is_so) => Cause::Closed,
-            () = self.terms.line.ended(), if is_session => Cause::Connection,
-            () = self.renew_in_time() => Cause::Lease,
-        };
-        self.lose(cause);
-    }
-
-    fn lose(&self, cause: Cause) {
-        let is_first = self.state.send_if_modified(|state| {
-            let is_first = state.holds > 0 && state.lost.is_none();
-            if is_first {
-                state.lost = Some(self.lost_by(cause));
-            }
-            is_first
-        });
-        if is_first {
-            self.tell(self.terms.core.options.on_lost.as_ref(), Some(cause));
+    /// Sends RENEW, for so long (zero: once). Whether replicas have confirmed it.
+    async fn renew(&mut self, lease: Duration, longest: Duration) -> RedisResult<bool> {
+        let sent = Instant::now();
+        let words = format!("LEASE {}", ms(lease));
+        let request = self.request("FAIRLOCK.RENEW", &words, &self.line);
+        // Of several tries it may be the first that has set the lease.
+        let Reply(_, is_confirmed) = self.persist(&request, longest).await?;
+        if is_confirmed {
+            self.options.lease = lease;
+            self.granted_from(sent);
         }
+        Ok(is_confirmed)
     }
 
-    // --------------------------------------------------------------------- release
+    /// The lease counts from then.
+    pub fn granted_from(&mut self, sent: Instant) {
+        let (options, lease) = (&self.options, self.options.lease);
+        self.end = Some(sent + lease);
+        self.due = (options.renew || options.session).then(|| sent + lease / 3);
+    }
 
-    async fn release(&self) -> Result<()> {
-        let (terms, (_, end)) = (&self.terms, self.lease());
-        let left = end.saturating_duration_since(Instant::now());
-        let longest = match self.check() {
-            Ok(()) => terms.core.options.release_timeout.min(left),
-            // A lease that is over by this side's clock alone is worth one try.
-            Err(lost) if lost.kind == Kind::LockLost(Cause::Lease) => Duration::ZERO,
-            lost => return lost,
-        };
-        let released = terms.persist(&terms.release(self.token), longest).await;
-        self.check()?;
-        match released {
+    async fn release_held(&self, hold: &Hold) -> Result<()> {
+        let unanswered = self.unanswered();
+        let longest = self.at_most(self.core.options.release_timeout);
+        match self.persist(&self.release(), longest).await {
             Ok(_) => {}
             // If only the reply was lost, an earlier try has released it.
-            Err(failure) if failure.is("NOTHELD") && failure.may_be_done => {}
-            Err(failure) if failure.is("NOTHELD") => return Err(self.lost_by(Cause::NotHeld)),
+            Err(failure) if is_not_held(&failure) && self.unanswered() > unanswered => {}
+            Err(failure) if is_not_held(&failure) => return Err(hold.lost_by(Cause::NotHeld)),
             // The end of its connection frees the lock as well.
-            Err(failure) if failure.kind == Kind::Unavailable && terms.options.session => {}
-            Err(failure) => return Err(terms.error(failure)),
+            Err(failure) if Kind::of(&failure) == Kind::Unavailable && self.options.session => {}
+            Err(failure) => return Err(self.refused(failure)),
         }
-        self.tell(terms.core.options.on_released.as_ref(), None);
+        hold.tell(self.core.options.on_released.as_ref(), None);
         Ok(())
-    }
-}
-
-impl Guard {
-    /// Gives up the lock, if it is the last of its guards: in the background, of which it is the result.
-    pub fn release(&self) -> Work<Result<()>> {
-        let (hold, closing) = (self.0.clone(), self.0.terms.core.closing.subscribe());
-        let was_released = self.1.swap(true, Ordering::Relaxed);
-        let is_last = hold.state.send_if_modified(|state| {
-            state.holds -= usize::from(!was_released);
-            !was_released && state.holds == 0
-        });
-        if !is_last {
-            return Box::pin(async { Ok(()) });
-        }
-        if let Some(entry) = &hold.entry {
-            locked(&hold.terms.core.state).entered.remove(entry);
-        }
-        let done = self.0.runtime.spawn(async move {
-            let released = hold.release().await;
-            if hold.terms.options.session {
-                hold.terms.line.close();
-            }
-            hold.terms.ear.released.store(hold.token, Ordering::Relaxed);
-            hold.terms.end(released.is_ok()).await;
-            drop(closing);
-            released
-        });
-        Box::pin(async { done.await.unwrap_or_else(|_| Err(Error::closed())) })
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        drop(self.release());
     }
 }

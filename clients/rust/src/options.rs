@@ -15,16 +15,6 @@ const MAX_OWNER: usize = 256;
 /// The server's greatest number of milliseconds.
 const MAX_MS: u64 = 4_503_599_627_370_496;
 
-/// Whether locks may be taken by scripts where the server does not have the module.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Module {
-    /// They may; a warning goes to standard error the first time.
-    #[default]
-    Auto,
-    /// Acquisitions fail with [`NoModule`](crate::Kind::NoModule) there.
-    Required,
-}
-
 /// The argument of a hook; fields that do not apply are `None`.
 #[derive(Debug, Clone, Default)]
 pub struct Event {
@@ -105,8 +95,9 @@ options! {
     command_timeout: Duration = Duration::from_secs(5),
     /// For Locks only: how long a release is sent again if it fails.
     release_timeout: Duration = Duration::from_secs(5),
-    /// For Locks only: what to do if the server does not have the module.
-    module: Module = Module::default(),
+    /// For Locks only: whether acquisitions fail with [`NoModule`](crate::Kind::NoModule) where the server does not have the
+    /// module. Otherwise locks are taken by scripts there, and a warning goes to standard error the first time.
+    require_module: bool = false,
     /// For Locks only: called once for each acquisition that has to wait.
     on_wait: Option<Hook> = None,
     /// For Locks only: the lock is held; not for a hold that is added to another.

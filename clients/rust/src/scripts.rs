@@ -73,15 +73,11 @@ pub fn channel(name: &[u8], owner: &[u8]) -> Vec<u8> {
 
 /// The one warning, for people.
 pub fn warning(address: &str, is_denied: bool) -> String {
-    let (why, cure) = if is_denied {
-        (
-            "the user may not run the commands of the fairlock module",
-            "Allow them",
-        )
-    } else {
-        ("the server does not have the fairlock module", "Load it")
-    };
+    let (mut why, mut cure) = ("the server does not have", "Load it");
+    if is_denied {
+        (why, cure) = ("the user may not run the commands of", "Allow them");
+    }
     format!(
-        "{address}: {why}: locks are taken by scripts. {cure} for hand-off, sessions and shared locks, or set module to Required to refuse"
+        "{address}: {why} the fairlock module: locks are taken by scripts. {cure} for hand-off, sessions and shared locks, or set require_module to refuse"
     )
 }

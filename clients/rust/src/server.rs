@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::aio::ConnectionLike;
 use redis::{Client, Pipeline, ProtocolVersion, PushInfo, RedisResult, Value};
 
-use crate::lines::Work;
+use crate::locks::Work;
 
 /// Where the locks are: made of a client of the redis crate, which opens all connections.
 pub struct Server {
@@ -17,22 +17,19 @@ pub struct Server {
     pub(crate) is_cluster: bool,
 }
 
-type Opening = Work<RedisResult<(Box<dyn Connection>, String)>>;
+type Opening = Work<RedisResult<(Sending, String)>>;
 pub type Pushed = Box<dyn Fn(PushInfo) -> Result<(), ()> + Send + Sync>;
+/// In a cluster a pipeline goes to the master of its first command's key.
+pub type Sending = Box<dyn Fn(Pipeline) -> Work<RedisResult<Vec<Value>>> + Send + Sync>;
 
-pub trait Connection: Send + Sync {
-    /// In a cluster it goes to the master of the first command's key.
-    fn send(&self, pipeline: Arc<Pipeline>) -> Work<RedisResult<Vec<Value>>>;
-}
-
-impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for C {
-    fn send(&self, pipeline: Arc<Pipeline>) -> Work<RedisResult<Vec<Value>>> {
-        let mut connection = self.clone();
+fn sending<C: ConnectionLike + Clone + Send + Sync + 'static>(connection: C) -> Sending {
+    Box::new(move |pipeline| {
+        let mut connection = connection.clone();
         Box::pin(async move {
             let count = pipeline.len();
             connection.req_packed_commands(&pipeline, 0, count).await
         })
-    }
+    })
 }
 
 impl From<Client> for Server {
@@ -75,7 +72,7 @@ impl From<redis::cluster::ClusterClient> for Server {
             Box::pin(async move {
                 let mut cluster = client.get_async_connection_with_config(config).await?;
                 cluster.unsubscribe("fairlock").await?; // Refused at once unless it speaks RESP3.
-                Ok((Box::new(cluster) as Box<_>, "the cluster".to_owned()))
+                Ok((sending(cluster), "the cluster".to_owned()))
             })
         };
         Self {
@@ -86,11 +83,7 @@ impl From<redis::cluster::ClusterClient> for Server {
     }
 }
 
-async fn open(
-    client: Client,
-    longest: Duration,
-    pushed: Pushed,
-) -> RedisResult<(Box<dyn Connection>, String)> {
+async fn open(client: Client, longest: Duration, pushed: Pushed) -> RedisResult<(Sending, String)> {
     let info = client.get_connection_info().clone();
     let address = info.addr().to_string();
     let settings = info.redis_settings().clone();
@@ -99,5 +92,5 @@ async fn open(
     let config = redis::AsyncConnectionConfig::new().set_connection_timeout(Some(longest));
     let config = config.set_response_timeout(None).set_push_sender(pushed);
     let made = client.get_multiplexed_async_connection_with_config(&config);
-    Ok((Box::new(made.await?), address))
+    Ok((sending(made.await?), address))
 }

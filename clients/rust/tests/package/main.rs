@@ -13,13 +13,13 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use fairlock_client::{Event, Kind, Locks, Options, aio};
+use fairlock_client::{Event, Kind, Locks, Options};
 use servers::Server;
 
 const FIRST: &str = "the body's own";
 
 fn is_free(locks: &Locks) -> bool {
-    locks.info("orders").unwrap().owner.is_none()
+    locks.info("orders").wait().unwrap().owner.is_none()
 }
 
 #[test]
@@ -27,14 +27,14 @@ fn a_guard_that_is_dropped_releases_also_by_an_early_return_and_a_panic() {
     let server = Server::new();
     let locks = server.locks();
     let body = || -> Result<(), &str> {
-        let _held = locks.acquire("orders", None).unwrap();
+        let _held = locks.acquire("orders", None).wait().unwrap();
         assert!(!is_free(&locks));
         Err(FIRST)
     };
     assert_eq!(body(), Err(FIRST));
     assert!(is_free(&locks));
     let panicking = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _held = locks.acquire("orders", None).unwrap();
+        let _held = locks.acquire("orders", None).wait().unwrap();
         std::panic::resume_unwind(Box::new(FIRST));
     }));
     assert!(panicking.is_err() && is_free(&locks));
@@ -43,7 +43,7 @@ fn a_guard_that_is_dropped_releases_also_by_an_early_return_and_a_panic() {
 #[tokio::test]
 async fn a_guard_of_tokio_that_is_dropped_is_released_by_a_task() {
     let server = Server::new();
-    let locks = server.tasks_locks();
+    let locks = server.locks();
     drop(locks.acquire("orders", None).await.unwrap());
     let wait = Some(Duration::from_secs(60));
     let held = locks.acquire(
@@ -59,7 +59,7 @@ async fn a_guard_of_tokio_that_is_dropped_is_released_by_a_task() {
 #[tokio::test]
 async fn a_thousand_tasks_hold_it_in_the_order_of_their_calls() {
     let server = Server::new();
-    let locks = Arc::new(server.tasks_locks());
+    let locks = Arc::new(server.locks());
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = tokio::task::JoinSet::new();
     for each in 0..1000 {
@@ -86,12 +86,12 @@ fn children_have_no_connection_of_their_parent() {
     }
     let server = Server::new();
     let locks = server.locks();
-    let held = locks.acquire("orders", None).unwrap();
+    let held = locks.acquire("orders", None).wait().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap()); // This test once more.
     let test = ["children_have_no_connection_of_their_parent", "--exact"];
     let output = child.args(test).env("CHILD", "").output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    held.renew(None).unwrap();
+    held.renew(None).wait().unwrap();
 }
 
 #[test]
@@ -104,11 +104,11 @@ fn a_loss_is_told_also_where_nobody_reads_what_is_printed() {
             lease,
             ..Default::default()
         };
-        let held = locks.acquire("orders", options).unwrap();
+        let held = locks.acquire("orders", options).wait().unwrap();
         let mut refuses = redis::cmd("ACL");
         refuses.arg(&["SETUSER", "default", "-@all"]);
         refuses.exec(&mut client.get_connection().unwrap()).unwrap();
-        assert!(held.lost(Duration::from_secs(60)).is_err());
+        assert!(held.lost(Duration::from_secs(60)).wait().is_err());
         return;
     }
     let server = Server::new();
@@ -123,23 +123,24 @@ fn a_loss_is_told_also_where_nobody_reads_what_is_printed() {
 #[test]
 fn a_caller_that_is_no_task_cannot_be_reentrant() {
     let client = redis::Client::open("redis://localhost:1").unwrap();
-    let locks = aio::Locks::new(client).unwrap();
+    let locks = Locks::new(client).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let reentrant = Options {
         reentrant: true,
         ..Default::default()
     };
-    let refused = runtime.block_on(locks.acquire("orders", reentrant));
+    let refused = runtime.block_on(async { locks.acquire("orders", reentrant).await });
     assert_eq!(refused.err().unwrap().kind, Kind::Argument);
 }
 
 #[test]
-fn locks_for_threads_work_in_a_thread_of_another_runtime() {
+fn a_call_can_be_waited_for_in_a_thread_of_another_runtime() {
     let server = Server::new();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let locks = server.locks();
-        locks.acquire("orders", None).unwrap().release().unwrap();
+        let held = locks.acquire("orders", None).wait().unwrap();
+        held.release().wait().unwrap();
     });
 }
 
@@ -149,21 +150,22 @@ fn a_hook_that_would_wait_for_its_own_locks_is_refused() {
     let own = Arc::<OnceLock<Locks>>::default();
     let (sender, refused) = std::sync::mpsc::channel();
     let its = own.clone();
-    let hook = move |_: &Event| drop(sender.send(its.get().unwrap().info("orders").err()));
+    let hook = move |_: &Event| drop(sender.send(its.get().unwrap().info("orders").wait().err()));
     let options = Options {
         on_acquired: Some(Arc::new(hook)),
         ..Default::default()
     };
     let client = redis::Client::open(server.url()).unwrap();
     let locks = own.get_or_init(|| Locks::with(client, options).unwrap());
-    locks.acquire("orders", None).unwrap().release().unwrap();
+    let held = locks.acquire("orders", None).wait().unwrap();
+    held.release().wait().unwrap();
     assert_eq!(refused.recv().unwrap().unwrap().kind, Kind::Argument);
 }
 
 #[test]
 fn a_locks_of_tokio_goes_on_in_another_runtime_when_the_first_has_ended() {
     let server = Server::new();
-    let locks = server.tasks_locks();
+    let locks = server.locks();
     for _ in 0..2 {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {

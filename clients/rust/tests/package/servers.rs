@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use fairlock_client::{Locks, aio};
+use fairlock_client::Locks;
 
 pub struct Server {
     process: Child,
@@ -29,10 +29,6 @@ impl Server {
 
     pub fn locks(&self) -> Locks {
         Locks::new(redis::Client::open(self.url()).unwrap()).unwrap()
-    }
-
-    pub fn tasks_locks(&self) -> aio::Locks {
-        aio::Locks::new(redis::Client::open(self.url()).unwrap()).unwrap()
     }
 }
 

@@ -1,0 +1,274 @@
+//! One who asks for a lock, and then holds it: its commands, and how they are sent.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use redis::{RedisError, RedisResult, Value};
+use tokio::time::sleep;
+
+use crate::core::Core;
+use crate::error::{hint, is_denied, lacks_module, silence, text_of};
+use crate::lines::{Ear, Line, locked};
+use crate::options::{ms, tell};
+use crate::scripts::{Form, Request, warning};
+use crate::{Error, Event, Kind, Options};
+
+pub const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long, and how often, a passing failure is tried again.
+pub struct Tries {
+    longest: Duration,
+    pause: Duration,
+    /// Since when all tries have failed, and the first failure.
+    pub since: Option<(Instant, RedisError)>,
+}
+
+impl Tries {
+    pub fn new(longest: Duration) -> Self {
+        Self {
+            longest,
+            pause: FIRST_PAUSE,
+            since: None,
+        }
+    }
+
+    /// The pause before the next try; or the failure, if it does not pass, or the first one: it has failed for too long.
+    pub fn failed(&mut self, failure: RedisError) -> RedisResult<Duration> {
+        if Kind::of(&failure) != Kind::Unavailable {
+            return Err(failure);
+        }
+        let (since, first) = self.since.get_or_insert((Instant::now(), failure));
+        let left = self.longest.saturating_sub(since.elapsed());
+        if left.is_zero() {
+            return Err(first.clone());
+        }
+        let pause = self.pause.min(left);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Ok(pause)
+    }
+}
+
+/// The server's answer, and whether enough replicas have confirmed it.
+pub struct Reply(pub Value, pub bool);
+
+pub struct Caller {
+    pub core: Arc<Core>,
+    pub name: Vec<u8>,
+    pub options: Options,
+    pub ear: Ear,
+    /// For hooks and people.
+    pub event: Event,
+    /// For asks and renewals: of all, or of this session.
+    pub line: Arc<Line>,
+    /// How many commands were not answered: they may still reach the server.
+    unanswered: AtomicUsize,
+    pub start: Instant,
+    /// Of the wait; of a lock that is held: of its lease, by this process's clock, counted from before the ask or the renewal.
+    pub end: Option<Instant>,
+    /// When to renew next; `None`: never.
+    pub due: Option<Instant>,
+    /// Of the last grant, which too few replicas may have confirmed.
+    pub token: i64,
+    pub is_unconfirmed: bool,
+    /// It had to wait.
+    pub is_told: bool,
+}
+
+impl Caller {
+    pub fn new(core: Arc<Core>, name: Vec<u8>, options: Options) -> Self {
+        let line = if options.session {
+            // Its connection is not given up as long as the lease goes on.
+            let longest = core.options.command_timeout.max(options.lease);
+            Line::new(&core.server, longest)
+        } else {
+            core.asks.clone()
+        };
+        let wait = match options.wait {
+            Some(Duration::ZERO) => Some(core.options.command_timeout),
+            wait => wait,
+        };
+        let start = Instant::now();
+        let ear = core.ear(&name, options.owner.clone());
+        Self {
+            event: Event {
+                name: String::from_utf8_lossy(&name).into_owned(),
+                owner: String::from_utf8_lossy(&ear.owner).into_owned(),
+                ..Event::default()
+            },
+            ear,
+            line,
+            core,
+            name,
+            options,
+            unanswered: 0.into(),
+            start,
+            end: wait.map(|wait| start + wait),
+            due: None,
+            token: 0,
+            is_unconfirmed: false,
+            is_told: false,
+        }
+    }
+
+    // ------------------------------------------------------------------- commands
+
+    pub fn request(&self, native: &'static str, words: &str, line: &Arc<Line>) -> Request {
+        let words = words.split_whitespace().map(str::as_bytes);
+        let words = std::iter::once(&self.ear.owner[..]).chain(words);
+        Request {
+            native,
+            words: words.map(<[u8]>::to_vec).collect(),
+            line: line.clone(),
+        }
+    }
+
+    pub fn ask(&self) -> Request {
+        let options = &self.options;
+        let (lease, patience) = (ms(options.lease), ms(options.patience));
+        let shared = match options.limit {
+            Some(limit) => format!("SHARED {limit}"),
+            None => (if options.shared { "SHARED" } else { "" }).to_owned(),
+        };
+        let wait = match options.wait {
+            Some(Duration::ZERO) => "NOWAIT".to_owned(),
+            _ => format!("ENQUEUE PATIENCE {patience}"),
+        };
+        let session = if options.session { "SESSION" } else { "" };
+        let words = format!("{shared} LEASE {lease} {wait} {session} ONCE");
+        self.request("FAIRLOCK.ACQUIRE", &words, &self.line)
+    }
+
+    /// Of a grant that was answered: it need not follow anything.
+    pub fn release(&self) -> Request {
+        let words = format!("TOKEN {}", self.token);
+        self.request("FAIRLOCK.RELEASE", &words, &self.core.plain)
+    }
+
+    // --------------------------------------------------------------------- sending
+
+    /// Sends a command once; by a script where the server does not have the module.
+    pub async fn send(&self, request: &Request, longest: Duration) -> RedisResult<Reply> {
+        let (core, most) = (&self.core, self.options.sync_timeout);
+        let need = match self.options.min_replicas {
+            _ if most.is_zero() || !request.is_setting() => 0,
+            Some(given) => given,
+            None => core.replicas(&self.line, &self.name).await?,
+        };
+        let may_be_scripted = self.options.needs().is_none();
+        let mut form = Form::Native;
+        if may_be_scripted && locked(&core.state).native == Some(false) {
+            form = Form::Hash;
+        }
+        loop {
+            let mut pipeline = redis::pipe();
+            pipeline.add_command(request.command(&self.name, form));
+            if need > 0 {
+                pipeline.cmd("WAIT").arg(need).arg(ms(most));
+            }
+            let link = request.line.link(longest).await?;
+            // Until it is answered, also if this future is dropped.
+            self.unanswered.fetch_add(1, Ordering::Relaxed);
+            let sent = link.send(pipeline, longest.saturating_add(most)).await;
+            let mut values = sent?.into_iter();
+            let value = values.next().unwrap_or_else(|| Err(silence()));
+            let confirmed = values.next().filter(|_| value.is_ok());
+            // If this fails, the command is done all the same.
+            let confirmed = confirmed.transpose()?;
+            self.unanswered.fetch_sub(1, Ordering::Relaxed);
+            let failure = match value {
+                Ok(value) => {
+                    if form == Form::Native {
+                        locked(&core.state).native = Some(true);
+                    }
+                    let is_confirmed = match confirmed {
+                        Some(Value::Int(count)) => count.unsigned_abs() >= need as u64,
+                        _ => true,
+                    };
+                    return Ok(Reply(value, is_confirmed));
+                }
+                Err(failure) => failure,
+            };
+            form = match form {
+                Form::Hash if failure.code() == Some("NOSCRIPT") => Form::Text,
+                Form::Native if may_be_scripted && self.uses_scripts(&failure) => Form::Hash,
+                _ => return Err(failure),
+            };
+        }
+    }
+
+    /// Whether this failure is a reason to use scripts from now on.
+    fn uses_scripts(&self, failure: &RedisError) -> bool {
+        let (core, is_denied) = (&self.core, is_denied(failure));
+        let is_missing = is_denied || lacks_module(failure);
+        if !is_missing || core.options.require_module {
+            return false;
+        }
+        if locked(&core.state).native.replace(false) != Some(false) {
+            tell(warning(&core.server.address, is_denied));
+        }
+        true
+    }
+
+    /// Sends a command until it is answered or refused, for so long (zero: once).
+    pub async fn persist(&self, request: &Request, longest: Duration) -> RedisResult<Reply> {
+        let mut tries = Tries::new(longest);
+        let mut each = self.core.options.command_timeout;
+        if !longest.is_zero() {
+            each = each.min(longest);
+        }
+        loop {
+            match self.send(request, each).await {
+                Err(failure) => sleep(tries.failed(failure)?).await,
+                done => return done,
+            }
+        }
+    }
+
+    pub fn unanswered(&self) -> usize {
+        self.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// It is over. If that was clean, the next wait may use the owner's name and channel.
+    pub fn keep_ear(self, is_clean: bool) {
+        let is_own = self.options.owner.is_none();
+        if is_own && is_clean && self.unanswered() == 0 && self.ear.listens() {
+            self.core.keep(self.name, self.ear);
+        }
+    }
+
+    /// This time, or what is left of the wait, or of the lease.
+    pub fn at_most(&self, longest: Duration) -> Duration {
+        let left = self
+            .end
+            .map(|end| end.saturating_duration_since(Instant::now()));
+        longest.min(left.unwrap_or(Duration::MAX))
+    }
+
+    // ------------------------------------------------------------------ for people
+
+    /// The caller's error, with the lock and its server; and with what the library has said.
+    pub fn error(&self, kind: Kind, text: impl Display, source: Option<RedisError>) -> Error {
+        let (name, address) = (&self.event.name, &self.core.server.address);
+        let mut error = Error::new(kind, format!("{name} at {address}: {text}"));
+        error.code = source.as_ref().and_then(|it| it.code().map(str::to_owned));
+        error.source = source;
+        error
+    }
+
+    /// The caller's error, with advice.
+    pub fn refused(&self, failure: RedisError) -> Error {
+        let kind = Kind::of(&failure);
+        let what = match (kind, self.options.needs()) {
+            (Kind::NoModule, Some(option)) => {
+                format!("{option} needs the fairlock module, which the server does not have")
+            }
+            (Kind::NoModule, None) => "the server does not have the fairlock module".to_owned(),
+            _ => text_of(&failure),
+        };
+        let text = format!("{what}{}", hint(&failure));
+        self.error(kind, text, Some(failure))
+    }
+}
