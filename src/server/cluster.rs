@@ -152,10 +152,11 @@ impl Ctx {
     }
 }
 
-/// Whether an event of a migration says that the slots have come.
-pub(super) fn have_come(event: u64, subevent: u64) -> bool {
-    matches!(
-        (event, subevent),
-        (MIGRATIONS_OF_REDIS, 2) | (MIGRATIONS_OF_VALKEY, 4)
-    )
+/// Whether an event of a migration says that slots have come (true), or have gone.
+pub(super) fn have_come(event: u64, subevent: u64) -> Option<bool> {
+    match (event, subevent) {
+        (MIGRATIONS_OF_REDIS, 2) | (MIGRATIONS_OF_VALKEY, 4) => Some(true),
+        (MIGRATIONS_OF_REDIS | MIGRATIONS_OF_VALKEY, 5) => Some(false),
+        _ => None,
+    }
 }

@@ -38,8 +38,8 @@ pub struct Events {
     pub swapped: fn(&Ctx, [i32; 2]),
     /// The server has become a replica (true) or the master.
     pub role_changes: fn(&Ctx, bool),
-    /// This node, or its master, owns slots that have come as a whole ([`follow_migrations`]).
-    pub slots_have_come: fn(&Ctx),
+    /// Slots have moved as a whole ([`follow_migrations`]): this node, or its master, owns them now (true), or another.
+    pub slots_move: fn(&Ctx, bool),
 }
 
 /// Whether the module is subscribed to iterations of the event loop.
@@ -217,8 +217,11 @@ extern "C" fn server_event(
             (events.role_changes)(&ctx, replica);
         }
         (raw::REDISMODULE_EVENT_MODULE_CHANGE, _) => announce::look_for_listeners(&ctx),
-        (event, what) if cluster::have_come(event, what) => (events.slots_have_come)(&ctx),
-        _ => (),
+        (event, what) => {
+            if let Some(have_come) = cluster::have_come(event, what) {
+                (events.slots_move)(&ctx, have_come);
+            }
+        }
     });
 }
 

@@ -166,6 +166,11 @@ pub fn has_queue(ctx: &Ctx, name: &[u8]) -> bool {
 /// A database was flushed; `None`: all were.
 pub fn flushed(_: &Ctx, db: Option<i32>) {
     stats(Stats::forget_holders);
+    touch_all(db);
+}
+
+/// All locks of a database, or of all, are to be looked at.
+pub fn touch_all(db: Option<i32>) {
     for lock in table(|table| table.all(db)) {
         touch(&lock, QueueView::AsLeft);
     }

@@ -96,7 +96,7 @@ pub const EVENTS: Events = Events {
     flushed: foreign::flushed,
     swapped: clients::swapped,
     role_changes: work::role_changes,
-    slots_have_come: work::slots_have_come,
+    slots_move: work::slots_move,
 };
 
 pub use work::begin;

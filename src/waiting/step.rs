@@ -167,11 +167,14 @@ impl<'a> Run<'a> {
         let mut step = Step::new(&mut state, rules, now);
         let answer = decide(&mut step);
         let is_kept = rules.intercepts || is_frozen || step.state.tracked.is_relied_on();
-        let mut due = step.next_due();
-        if is_frozen {
-            due.tick = Some(now.tick_after(SOON));
-        }
-        (answer, is_kept.then_some(due))
+        let due = is_kept.then(|| match step.next_due() {
+            due if is_frozen => Due {
+                tick: Some(now.tick_after(SOON)),
+                ..due
+            },
+            due => due,
+        });
+        (answer, due)
     }
 
     /// What is tracked goes back into the table.

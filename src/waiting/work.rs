@@ -108,13 +108,22 @@ pub fn role_changes(ctx: &Ctx, replica: bool) {
         hand_offs(|hand_offs| *hand_offs = HandOffs::default());
         stats(Stats::forget_holders);
     } else {
-        slots_have_come(ctx);
+        keys_have_come(ctx);
     }
 }
 
-/// Keys have come to this server, as it became the master or has imported slots as a whole. A token may be requested
-/// before the next step on one of their locks.
-pub fn slots_have_come(ctx: &Ctx) {
+/// Slots have moved as a whole, to this node or to another.
+pub fn slots_move(ctx: &Ctx, have_come: bool) {
+    if have_come {
+        keys_have_come(ctx);
+    } else {
+        foreign::touch_all(None);
+    }
+}
+
+/// Keys have come to this server that another one has looked after. A token may be requested before the next step on
+/// one of their locks.
+fn keys_have_come(ctx: &Ctx) {
     conditions::slots_have_come();
     look_for_queues(ctx);
 }
