@@ -1,6 +1,4 @@
 //! Reading arguments: what the client sent, the options of all commands, and the checks that they share.
-//!
-//! Nothing here needs a server: tests bring plain bytes and a caller of their own.
 
 use std::borrow::Cow;
 
@@ -8,28 +6,10 @@ use crate::error::{Error, MOST_HOLDERS, Range};
 use crate::keyspace::names::one_slot;
 use crate::keyspace::number::number;
 use crate::lock::{Connection, Limit, Millis};
-use crate::server::{Args, Command, Ctx};
+use crate::server::{Args, Command, Ctx, in_cluster};
 use crate::waiting;
 
-use super::caller::{Caller, identity};
-
-/// A command's arguments, in either form of storage.
-pub trait Words<'a>: Copy {
-    /// The bytes of an argument.
-    fn get(self, index: usize) -> Option<&'a [u8]>;
-}
-
-impl<'a> Words<'a> for Args<'a> {
-    fn get(self, index: usize) -> Option<&'a [u8]> {
-        Args::get(&self, index)
-    }
-}
-
-impl<'a> Words<'a> for &[&'a [u8]] {
-    fn get(self, index: usize) -> Option<&'a [u8]> {
-        <[_]>::get(self, index).copied()
-    }
-}
+use super::caller::{identity, is_connection};
 
 /// What to do when the lock cannot be had at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,12 +88,9 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// The error for the first argument that is refused.
-    pub fn read<C: Command>(
-        caller: &impl Caller,
-        arguments: impl Words<'a>,
-    ) -> Result<Self, Error> {
+    pub fn read<C: Command>(ctx: &Ctx, arguments: Args<'a>) -> Result<Self, Error> {
         let mut cursor = Cursor {
-            caller,
+            ctx,
             arguments,
             next: 0,
             command: C::NAME,
@@ -156,16 +133,16 @@ impl<'a> Call<'a> {
 }
 
 /// A position in a command's arguments.
-struct Cursor<'c, C, W> {
-    caller: &'c C,
-    arguments: W,
+struct Cursor<'a, 'c> {
+    ctx: &'c Ctx,
+    arguments: Args<'a>,
     next: usize,
     command: &'static str,
     /// The option that is being read.
     option: &'static str,
 }
 
-impl<'a, C: Caller, W: Words<'a>> Cursor<'_, C, W> {
+impl<'a> Cursor<'a, '_> {
     /// The next argument, if there is one.
     fn next(&mut self) -> Option<&'a [u8]> {
         let argument = self.arguments.get(self.next)?;
@@ -213,7 +190,7 @@ impl<'a, C: Caller, W: Words<'a>> Cursor<'_, C, W> {
     fn lock(&mut self) -> Result<&'a [u8], Error> {
         let key = self.next().ok_or(Error::Arity(self.command))?;
         let unbraced = || !key.is_empty() && !key.contains(&b'{') && !key.contains(&b'}');
-        if self.caller.in_cluster() && !unbraced() && !one_slot(key) {
+        if in_cluster() && !unbraced() && !one_slot(key) {
             return Err(Error::CrossSlot);
         }
         Ok(key)
@@ -223,7 +200,7 @@ impl<'a, C: Caller, W: Words<'a>> Cursor<'_, C, W> {
     fn owner(&self, owner: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
         if owner == b"*" {
             self.require_connection(Error::OwnerOf)?;
-            return Ok(Cow::Owned(identity(self.caller).into_bytes()));
+            return Ok(Cow::Owned(identity(self.ctx).into_bytes()));
         }
         if owner.is_empty() || owner.len() > LONGEST_OWNER {
             return Err(Error::Length("owner", LONGEST_OWNER));
@@ -234,13 +211,13 @@ impl<'a, C: Caller, W: Words<'a>> Cursor<'_, C, W> {
     /// The connection that a session is to be bound to: the calling one.
     fn session(&self) -> Result<Connection, Error> {
         self.require_connection(Error::SessionOf)?;
-        Ok(self.caller.connection())
+        Ok(self.ctx.client_id())
     }
 
     fn require_connection(&self, refused: fn(&'static str) -> Error) -> Result<(), Error> {
-        if self.caller.in_script() {
+        if self.ctx.flags().in_script() {
             Err(refused("in a script"))
-        } else if !self.caller.is_of_connection() {
+        } else if !is_connection(self.ctx) {
             Err(refused("by another module"))
         } else {
             Ok(())

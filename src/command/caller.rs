@@ -1,7 +1,6 @@
 //! Who calls a command.
 
-use crate::lock::Connection;
-use crate::server::{Ctx, in_cluster};
+use crate::server::Ctx;
 
 /// A UUID of this server run. Its version is not that of Redisson's UUIDs, so that after a restart owners
 /// named by `*` can be told from Redisson's clients.
@@ -15,40 +14,12 @@ thread_local! {
     static RUN: String = run_id();
 }
 
-/// The caller of a command. The meaning of some arguments depends on it.
-pub trait Caller {
-    /// It is a script or a function.
-    fn in_script(&self) -> bool;
-    /// It is a connection, or a script that one has sent; not another module.
-    fn is_of_connection(&self) -> bool {
-        true
-    }
-    /// Its server is part of a cluster.
-    fn in_cluster(&self) -> bool;
-    /// Its connection.
-    fn connection(&self) -> Connection;
-}
-
-impl Caller for Ctx {
-    fn in_script(&self) -> bool {
-        self.flags().in_script()
-    }
-
-    fn is_of_connection(&self) -> bool {
-        // Only a connection has a user of its own.
-        self.in_script() || self.user_name().is_some()
-    }
-
-    fn in_cluster(&self) -> bool {
-        in_cluster()
-    }
-
-    fn connection(&self) -> Connection {
-        self.client_id()
-    }
+/// Whether the caller is a connection, and not another module: only a connection has a user of its own.
+pub fn is_connection(ctx: &Ctx) -> bool {
+    ctx.user_name().is_some()
 }
 
 /// This connection's own identity: unique over all runs of all servers.
-pub fn identity(caller: &impl Caller) -> String {
-    RUN.with(|run| format!("{run}:{}", caller.connection()))
+pub fn identity(ctx: &Ctx) -> String {
+    RUN.with(|run| format!("{run}:{}", ctx.client_id()))
 }
