@@ -149,9 +149,10 @@ fn a_script_renews_the_lease_of_a_shared_holder_alone() {
 fn a_renewal_that_is_left_to_lua_has_changed_nothing_before() {
     let server = intercepting(&["--notify-keyspace-events", "KEA"]);
     let mut client = server.connect();
+    // The first test that asks for a script waits for its client to be built, for longer than a lease.
+    let renew = &script("renew").text;
     client.int("FAIRLOCK.ACQUIRE k a:1");
     client.run("SET other x");
-    let renew = &script("renew").text;
     let events = Client::events(server.port, || {
         let words: [&[u8]; 6] = [b"2", b"k", b"other", b"600000", b"a:1", b"a:1"];
         let reply = client.raw(&[&[b"EVAL", &renew[..]], &words[..]].concat());
