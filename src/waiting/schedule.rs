@@ -86,13 +86,14 @@ impl Schedule {
         self.ended(now).next().is_some() || self.over(now).next().is_some()
     }
 
-    /// Some of the locks that are due, those whose lease has ended first. The rest come next time:
-    /// many at once must not keep the server from its clients.
+    /// Some of the locks that are due, those whose lease has ended first. The rest come next time: many at once must
+    /// not keep the server from its clients. Others come behind all whose lease has ended, among which they may be.
     pub fn due(&self, now: Now) -> Vec<LockId> {
         const DUE_BATCH: usize = 100;
-        let ended = self.ended(now).take(DUE_BATCH);
-        let others = self.over(now).take(DUE_BATCH);
-        ended.chain(others).cloned().collect()
+        let mut due: Vec<_> = self.ended(now).take(DUE_BATCH).cloned().collect();
+        let room = DUE_BATCH - due.len();
+        due.extend(self.over(now).take(room).cloned());
+        due
     }
 
     /// Whether the timer is set, and the wall clock was not set since.
