@@ -1,9 +1,8 @@
 //! What is done before the crate is compiled: the interface to the server is made of
-//! `src/server/api.h`, and the commit and an option of the linker are passed on.
+//! `src/server/api.h`, and an option of the linker is passed on.
 
 use std::error::Error;
 use std::path::Path;
-use std::process::Command;
 use std::{env, fs};
 
 const HEADER: &str = "src/server/api.h";
@@ -35,15 +34,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let functions = TABLES.split('|').map(|table| functions(&header, table));
     write("functions.rs", &functions.collect::<String>())?;
     write("same.rs", &constants_and_fields(&types))?;
-
-    // The commit, which INFO shows. A release asks again after each one.
-    let commit = git("--no-optional-locks describe --always --dirty --abbrev=40 --exclude=*");
-    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
-    println!("cargo::rustc-env=FAIRLOCK_COMMIT={commit}");
-    let log = git("rev-parse --git-path logs/HEAD").unwrap_or_default();
-    if env::var("PROFILE")? == "release" && Path::new(&log).exists() {
-        println!("cargo::rerun-if-changed={log}");
-    }
 
     // Once loaded, the code stays mapped: after a load that was refused, the server may still have a callback to call,
     // and a thread a destructor.
@@ -88,12 +78,4 @@ fn constants_and_fields(types: &str) -> String {
         }
     }
     list.concat()
-}
-
-/// What git says of this repository, and of none above it.
-fn git(words: &str) -> Option<String> {
-    let mut git = Command::new("git");
-    let git = git.arg("--git-dir=.git").args(words.split(' '));
-    let text = String::from_utf8(git.output().ok()?.stdout).ok()?;
-    text.lines().next().map(str::to_owned)
 }

@@ -36,7 +36,6 @@ use server::info::Section;
 use server::{Ctx, ServerAlloc};
 
 fn write_info(section: &mut Section) {
-    section.text(c"commit", env!("FAIRLOCK_COMMIT"));
     waiting::write_info(section);
     redisson::stats::write(section);
 }

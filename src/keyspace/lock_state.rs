@@ -5,7 +5,9 @@ use std::ffi::CStr;
 
 use redis_module::NotifyEvent;
 
-use crate::lock::{Event, Holder, Holds, Owner, Session, SharedHolders, State, Turn, Waiter, Wall};
+use crate::lock::{
+    Event, Holder, Holds, Owner, Session, SharedHolders, State, Turn, Waiter, Wall, token,
+};
 use crate::server::{Access, Kind, decimal};
 
 use super::fields::{TOKEN, hold_count, token_of, token_text};
@@ -129,8 +131,8 @@ impl State for OpenLock<'_> {
 
     fn last_token(&mut self) -> i64 {
         let key = self.ctx.open(&self.names.token, Access::Read);
-        let kept = key.read(number).flatten();
-        (*self.greatest).max(kept.unwrap_or(0))
+        let kept = key.read(number).flatten().unwrap_or(0);
+        (*self.greatest).max(token::kept(kept, self.now))
     }
 
     fn shared(&mut self) -> Option<&mut SharedHolders> {

@@ -8,20 +8,23 @@
 use super::clock::{Millis, Now, Wall};
 use super::parts::Rules;
 
-/// Ten years in microseconds: no clock steps back by more.
-const FARTHEST_STEP_BACK: i64 = 10 * 365 * 86_400 * 1_000_000;
+/// Ten years: no clock steps back by more.
+const FARTHEST_STEP_BACK: Millis = 10 * 365 * 86_400_000;
 
 /// A token that is ahead of the clock by this many microseconds at most is not kept: no server restarts as fast.
 const AS_GOOD_AS_NOW: u64 = 1000;
 
-/// The token after `last`. A last token that is farther ahead than any clock steps back was not given by a server, and
-/// is ignored.
+/// The token after `last`.
 pub fn next(last: i64, now: Now) -> i64 {
-    let time = i64::try_from(now.micros).unwrap_or(i64::MAX / 2);
-    if last < time.saturating_add(FARTHEST_STEP_BACK) {
-        time.max(last.saturating_add(1))
+    ahead(now, 0).max(last.saturating_add(1))
+}
+
+/// The token that a lock's key keeps; 0 if it is farther ahead than any clock steps back: no server has given it.
+pub fn kept(token: i64, now: Now) -> i64 {
+    if token < ahead(now, FARTHEST_STEP_BACK) {
+        token
     } else {
-        time
+        0
     }
 }
 
@@ -85,17 +88,24 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_the_time_or_one_more_than_the_last_unless_no_server_gave_that() {
+    fn a_token_is_the_time_or_one_more_than_the_last() {
         let (now, time) = now();
         assert_eq!(next(time - 1, now), time);
         assert_eq!(next(time, now), time + 1);
-        let farthest = time + FARTHEST_STEP_BACK;
-        assert_eq!(next(farthest - 1, now), farthest);
-        assert_eq!(next(farthest, now), time);
         // A server that restarts may do so with a clock that was set back.
         assert_eq!(
             next(before_starting(now), Now::from_millis(1_600_000_000_000)),
             time + 1
+        );
+    }
+
+    #[test]
+    fn a_token_that_is_ten_years_ahead_is_not_kept() {
+        let (now, time) = now();
+        let farthest = time + 10 * 365 * 86_400 * 1_000_000;
+        assert_eq!(
+            [farthest - 1, farthest].map(|token| kept(token, now)),
+            [farthest - 1, 0]
         );
     }
 

@@ -229,7 +229,6 @@ struct Required {
     int (*LoadConfigs)(RedisModuleCtx *ctx);
     int (*RegisterInfoFunc)(RedisModuleCtx *ctx, RedisModuleInfoFunc write);
     int (*InfoAddSection)(RedisModuleInfoCtx *ctx, const char *name);
-    int (*InfoAddFieldCString)(RedisModuleInfoCtx *ctx, const char *field, const char *value);
     int (*InfoAddFieldULongLong)(RedisModuleInfoCtx *ctx, const char *field, unsigned long long value);
 
     /* Its commands. */

@@ -47,15 +47,6 @@ impl Ctx {
 }
 
 impl Section {
-    /// Adds a line of text.
-    pub fn text(&mut self, field: &CStr, text: &str) {
-        let Ok(text) = CString::new(text) else {
-            return;
-        };
-        // SAFETY: the server copies both; the context is valid during the callback.
-        unsafe { api!(InfoAddFieldCString(self.raw, field.as_ptr(), text.as_ptr())) };
-    }
-
     /// Adds a line; the server puts the module's name before the field's.
     pub fn number(&mut self, field: &str, value: u64) {
         let Ok(field) = CString::new(field) else {

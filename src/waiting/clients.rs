@@ -69,7 +69,7 @@ pub fn block(ctx: &Ctx, lock: &[u8], owner: &[u8], timeout: Millis, now: Now) ->
         return Err(Error::Unblocked);
     }
     let Some(handle) = ctx.block() else {
-        give_up_place(&lock, Owner::from(owner), ticket);
+        give_up_place(&lock, owner, ticket);
         return Err(Error::CannotBlock);
     };
     let client = Client {
@@ -125,7 +125,7 @@ pub fn time_out_due(ctx: &Ctx, at: Tick) {
         } else {
             give_outcome(due.ticket, Outcome::Nil);
             stats(Stats::timed_out);
-            give_up_place(&due.lock, due.owner, due.ticket);
+            give_up_place(&due.lock, &due.owner, due.ticket);
         }
     }
 }
@@ -149,11 +149,17 @@ impl Blocking for BlockedAcquire {
     }
 
     fn timed_out(ctx: &Ctx) -> Reply {
-        let outcome = leave(ctx, give_up_place);
+        let is_handing_over = ctx.is_handing_over();
+        let place = if is_handing_over {
+            keep_place
+        } else {
+            give_up_place
+        };
+        let outcome = leave(ctx, place);
         if let Some(outcome) = outcome {
             Self::reply(ctx, &outcome)
-        } else if ctx.is_handing_over() {
-            // It is not known yet whether it leaves the queue, or has its place at the other server.
+        } else if is_handing_over {
+            // Here or at the other server, it asks again.
             stats(Stats::disconnected);
             Error::Unblocked.into()
         } else {
@@ -166,7 +172,7 @@ impl Blocking for BlockedAcquire {
         stats(Stats::disconnected);
         // While the cluster is down, the server itself unblocks all clients.
         let outcome = if ctx.cluster_is_down() {
-            leave(ctx, |lock, owner, ticket| keep_place(lock, &owner, ticket))
+            leave(ctx, keep_place)
         } else {
             leave(ctx, give_up_place)
         };
@@ -206,21 +212,21 @@ fn has_hung_up(ctx: &Ctx, connection: Connection) -> bool {
 
 /// The server has ended the wait of the calling client. Returns the outcome that it was given in this iteration, if it
 /// was; else calls `place` for its place in the queue.
-fn leave(ctx: &Ctx, place: impl FnOnce(&LockId, Owner, Ticket)) -> Option<Outcome> {
+fn leave(ctx: &Ctx, place: impl FnOnce(&LockId, &[u8], Ticket)) -> Option<Outcome> {
     let client = blocked(|blocked| blocked.remove(ctx.client_id()))?;
     client.handle.discard();
     if client.outcome.is_none() {
         let request = client.request;
-        place(&request.lock, request.owner, request.ticket);
+        place(&request.lock, &request.owner, request.ticket);
     }
     client.outcome
 }
 
-fn give_up_place(lock: &LockId, owner: Owner, ticket: Ticket) {
+fn give_up_place(lock: &LockId, owner: &[u8], ticket: Ticket) {
     // No lock is handed to it any more.
     let gone = |waiter: &mut Waiter| waiter.presence = Presence::Gone;
-    table(|table| table.change_blocked(lock, &owner, ticket, gone));
-    note(lock, |work| work.gone.push_back(owner));
+    table(|table| table.change_blocked(lock, owner, ticket, gone));
+    note(lock, |work| work.gone.push_back(Owner::from(owner)));
 }
 
 /// A connection closes. The locks that are bound to it are given up. The last hand-off that was replied to it is lost

@@ -5,7 +5,7 @@ use super::{Link, Trouble};
 /// The figures of a server.
 #[derive(Clone, Debug)]
 pub struct Info {
-    /// The module's fields, in the server's order, without their prefix: those that are numbers, all but the commit.
+    /// The module's fields, in the server's order, without their prefix.
     pub fields: Vec<(String, u64)>,
     /// It is a replica, which knows of no waiters.
     pub is_replica: bool,

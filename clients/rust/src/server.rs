@@ -1,6 +1,5 @@
 //! The server, or the cluster, which the user's client of the redis crate leads to.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
@@ -45,7 +44,7 @@ impl From<Client> for Server {
 #[cfg(feature = "sentinel")]
 impl From<redis::sentinel::SentinelClient> for Server {
     fn from(client: redis::sentinel::SentinelClient) -> Self {
-        let client = Arc::new(tokio::sync::Mutex::new(client));
+        let client = std::sync::Arc::new(tokio::sync::Mutex::new(client));
         let open = move |longest, pushed| -> Opening {
             let client = client.clone();
             Box::pin(async move {

@@ -126,6 +126,10 @@ fn a_token_that_was_ahead_is_remembered_though_all_keys_are_gone() {
     assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), ahead + 1);
     client.run("FLUSHALL");
     assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), ahead + 2);
+    client.int("FAIRLOCK.RELEASE k a");
+    // No server has given this one.
+    client.run(&format!("SET fairlock_token:{{k}} {}", i64::MAX));
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), ahead + 3);
 }
 
 #[test]

@@ -123,21 +123,28 @@ fn a_waiter_that_is_unblocked_while_a_replica_takes_over_keeps_its_place() {
     }
 }
 
+#[test]
+fn a_waiter_that_is_unblocked_in_a_failover_that_is_given_up_keeps_its_place() {
+    let (mut scene, b, _c) = in_the_pause(WITHOUT);
+    let unblock = format!("CLIENT UNBLOCK {}", b.id);
+    scene.client.assert_reply(&unblock, "1");
+    is_unblocked(b);
+    scene.gives_up();
+    let b = scene.old.block(WITHOUT);
+    scene.client.assert_reply(QUEUE, "[b, c]");
+    assert!(!b.is_done());
+    same_keys(&scene.old, &scene.new);
+}
+
 /// Its time was up before, and it has not been told that yet.
 #[test]
-fn a_waiter_whose_time_was_up_can_be_unblocked_and_killed() {
-    for how in ["UNBLOCK", "KILL ID"] {
-        let (mut scene, b, _c) = in_the_pause(WITH_LIMIT);
-        scene.time_is_up();
-        scene
-            .client
-            .assert_reply(&format!("CLIENT {how} {}", b.id), "1");
-        if how == "UNBLOCK" {
-            is_unblocked(b);
-        }
-        scene.gives_up();
-        wait_until("b has left", || scene.client.run(QUEUE) == "[c]");
-        scene.b_has_left();
-        assert_eq!(scene.old.blocked(), 1);
-    }
+fn a_waiter_whose_time_was_up_can_be_killed() {
+    let (mut scene, b, _c) = in_the_pause(WITH_LIMIT);
+    scene.time_is_up();
+    let kill = format!("CLIENT KILL ID {}", b.id);
+    scene.client.assert_reply(&kill, "1");
+    scene.gives_up();
+    wait_until("b has left", || scene.client.run(QUEUE) == "[c]");
+    scene.b_has_left();
+    assert_eq!(scene.old.blocked(), 1);
 }
