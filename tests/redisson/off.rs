@@ -261,7 +261,7 @@ fn switched_off_it_forgets_what_only_scripts_use_and_switched_on_it_finds_that_a
     assert_ne!(hand.lock(&owner(1), PATIENCE), ACQUIRED);
     assert_eq!(tracked(&server), "1");
     hand.client.run("CONFIG SET fairlock.intercept-eval no");
-    assert_eq!(tracked(&server), "0");
+    wait_until("it is forgotten", || tracked(&server) == "0");
     assert_ne!(hand.lock(&owner(2), PATIENCE), ACQUIRED);
     assert_eq!(tracked(&server), "0");
     hand.client.run("CONFIG SET fairlock.intercept-eval yes");
