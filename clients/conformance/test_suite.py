@@ -25,11 +25,11 @@ def test_the_page_of_behaviours_is_up_to_date():
     ],
     ids=["dies", "hangs", "talks", "does not know"],
 )
-def test_a_broken_driver_is_told_with_its_standard_error(request, monkeypatch, tmp_path, program, said):
+def test_a_broken_driver_is_told_with_its_standard_error(monkeypatch, tmp_path, program, said):
     (tmp_path / "go.command").write_text(f"{sys.executable}\n-c\n{program}")
     monkeypatch.setenv("CONFORMANCE_TARGET", str(tmp_path))
     driver = driving.Driver("go")
     with pytest.raises(driving.DriverFault) as raised:
-        driver.begin("new", client={}, options={}).result(2 if "hangs" in request.node.name else driving.LONGEST)
+        driver.begin("new", client={}, options={}).result(2 if said == "does not answer in time" else driving.LONGEST)
     assert said in str(raised.value) and ("Hello" in str(raised.value) or "out of order" in str(raised.value) or "know" in said)
     driver.kill()
