@@ -243,5 +243,5 @@ fn wait_and_hold_times_are_measured() {
     }
     let after = stats(&server);
     assert!(after["hold_time_p50_usec"] < times["hold_time_p50_usec"]);
-    assert_eq!(after["hold_time_max_usec"], times["hold_time_max_usec"]);
+    assert!(after["hold_time_max_usec"] >= times["hold_time_max_usec"]);
 }
