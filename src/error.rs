@@ -1,7 +1,7 @@
 //! The text of every error reply. Each is one line and begins with an upper-case code that clients can rely
 //! on.
 
-use std::fmt;
+use std::borrow::Cow;
 
 use crate::config::LONGEST_DURATION;
 use crate::lock::Refusal;
@@ -52,78 +52,13 @@ impl Range {
     }
 }
 
-impl fmt::Display for Range {
-    /// The error of any other argument.
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            unit,
-            least,
-            most,
-            hint,
-        } = self;
-        write!(
-            out,
-            "ERR {name} is not a whole number{unit} from {least} to {most}{hint}"
-        )
-    }
-}
-
 /// Why a command was refused. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The lock's rules do not allow it.
     Refused(Refusal),
-    /// The lock, queue or deadline key holds something else.
-    WrongType,
-    /// Too few or too many arguments for the command of this name.
-    Arity(&'static str),
-    /// An argument that is not one of these options.
-    UnknownOption(&'static [&'static str]),
-    /// An option was given twice.
-    Twice(&'static str),
-    /// An option came without its value.
-    NoValue(&'static str),
-    /// Options of which only one may be given.
-    Contradiction,
-    /// An argument that is not a whole number in this range.
-    Number(&'static Range),
-    /// AFTER's cursor did not come from the command of this name.
-    After(&'static str),
-    /// The server does not run this command of its own, which the reply needs.
-    Renamed(&'static str),
-    /// The argument of this name has no bytes, or more than this.
-    Length(&'static str, usize),
-    /// `*` from a caller of this kind, which has no connection that it could mean.
-    OwnerOf(&'static str),
-    /// SESSION from a caller of this kind, which has no connection that the lock could be bound to.
-    SessionOf(&'static str),
-    /// Another module calls from an event of a step that is not over.
-    InsideStep,
-    /// A panic: the log has its text.
-    Internal,
-    /// In a cluster: the keys of this lock would be in different slots.
-    CrossSlot,
-    /// In a cluster: the keys of a script are in different slots.
-    KeysApart,
-    /// The server cannot block the client.
-    CannotBlock,
-    /// The server has become a replica while the client waited.
-    Unblocked,
-    /// The cluster is down for this node.
-    ClusterDown,
-    /// The server is a replica, though one that takes writes.
-    Replica,
-    /// Another connection asks for the same owner and has taken its place.
-    TakenOver,
-    /// No script of Redisson's fair lock.
-    UnknownScript,
-    /// The lock that has the same queue is in use: both names.
-    TwinInUse(Box<[Box<[u8]>; 2]>),
-    /// The user may not run the command of this name.
-    NoPermission(&'static str),
-    /// The user has lost the permission to acquire the lock, while its connection waited for it.
-    PermissionGone,
+    /// For another reason, which the client is told in these words.
+    Because(Cow<'static, str>),
 }
 
 impl From<Refusal> for Error {
@@ -134,97 +69,167 @@ impl From<Refusal> for Error {
 
 impl From<Error> for Reply {
     fn from(error: Error) -> Self {
-        Self::Error(error.text())
+        Self::Error(match error {
+            Error::Refused(refusal) => refused(refusal).to_owned(),
+            Error::Because(text) => text.into_owned(),
+        })
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.text())
-    }
-}
-
+/// Arguments that are refused.
 impl Error {
-    fn text(&self) -> String {
-        match self {
-            Self::Refused(refusal) => refused(*refusal).to_owned(),
-            // The server's own text.
-            Self::WrongType => {
-                "WRONGTYPE Operation against a key holding the wrong kind of value".to_owned()
-            }
-            Self::Arity(name) => {
-                format!("ERR wrong number of arguments for '{name}' command")
-            }
-            Self::UnknownOption(options) => {
-                let options = one_of(options);
-                format!("ERR syntax error: unknown option, expected {options}")
-            }
-            Self::Twice(option) => format!("ERR syntax error: {option} is given twice"),
-            Self::NoValue(option) => format!("ERR syntax error: {option} needs a value"),
-            Self::Contradiction => {
-                "ERR syntax error: only one of WAIT, NOWAIT and ENQUEUE can be given".to_owned()
-            }
-            Self::Number(range) => range.to_string(),
-            Self::After(name) => {
-                format!("ERR AFTER is not a cursor from {name}: start again without AFTER")
-            }
-            Self::Renamed(name) => format!(
-                "ERR the server's configuration has renamed {name} (rename-command), which this \
-                 needs"
-            ),
-            Self::Length(name, most) => format!("ERR {name} is not 1 to {most} bytes long"),
-            Self::OwnerOf(caller) => {
-                format!("ERR owner '*' is the identity of a connection and cannot be used {caller}")
-            }
-            Self::SessionOf(caller) => {
-                format!("ERR SESSION binds the lock to a connection and cannot be used {caller}")
-            }
-            Self::InsideStep => {
-                "ERR FAIRLOCK commands cannot be called from a key event of a FAIRLOCK command: \
-                 call them later, from a timer or a post-notification job"
-                    .to_owned()
-            }
-            Self::Internal => INTERNAL_ERROR.to_owned(),
-            Self::CrossSlot => {
-                "CROSSSLOT key has braces that would put the queue, deadlines and token of the \
-                 lock in another slot; use none, or one pair around a part of the key"
-                    .to_owned()
-            }
-            // The server's own text.
-            Self::KeysApart => "CROSSSLOT Keys in request don't hash to the same slot".to_owned(),
-            Self::UnknownScript => {
-                "ERR script is not one of Redisson's fair-lock scripts, use EVAL".to_owned()
-            }
-            Self::TwinInUse(names) => {
-                let [asked, used] = names.each_ref().map(|name| shown(name));
-                format!(
-                    "ERR the lock '{asked}' cannot be used while '{used}' has waiters, a session or SHARED \
-                     holders: they have one queue"
-                )
-            }
-            // The server's own text.
-            Self::NoPermission(name) => {
-                format!("NOPERM this user has no permissions to run the '{name}' command")
-            }
-            Self::PermissionGone => {
-                "NOPERM this user has lost the permission to acquire the lock".to_owned()
-            }
-            Self::CannotBlock => {
-                "ERR the server does not let this connection wait (it may have subscriptions): \
-                 use ENQUEUE or another connection"
-                    .to_owned()
-            }
-            // The server's own texts.
-            Self::Unblocked => {
-                "UNBLOCKED force unblock from blocking operation, instance state changed \
-                 (master -> replica?)"
-                    .to_owned()
-            }
-            Self::ClusterDown => "CLUSTERDOWN The cluster is down".to_owned(),
-            Self::Replica => "READONLY this server is a replica: ask its master".to_owned(),
-            Self::TakenOver => "TAKENOVER another connection asks for the same owner".to_owned(),
-        }
+    /// Too few or too many arguments for the command of this name.
+    pub fn arity(name: &str) -> Self {
+        because(format!(
+            "ERR wrong number of arguments for '{name}' command"
+        ))
     }
+
+    /// An argument that is not one of these options.
+    pub fn unknown_option(options: &[&str]) -> Self {
+        let options = one_of(options);
+        because(format!(
+            "ERR syntax error: unknown option, expected {options}"
+        ))
+    }
+
+    /// An option was given twice.
+    pub fn twice(option: &str) -> Self {
+        because(format!("ERR syntax error: {option} is given twice"))
+    }
+
+    /// An option came without its value.
+    pub fn no_value(option: &str) -> Self {
+        because(format!("ERR syntax error: {option} needs a value"))
+    }
+
+    /// Options of which only one may be given.
+    pub const CONTRADICTION: Self =
+        said("ERR syntax error: only one of WAIT, NOWAIT and ENQUEUE can be given");
+
+    /// An argument that is not a whole number in this range.
+    pub fn number(range: &Range) -> Self {
+        let Range {
+            name,
+            unit,
+            least,
+            most,
+            hint,
+        } = range;
+        because(format!(
+            "ERR {name} is not a whole number{unit} from {least} to {most}{hint}"
+        ))
+    }
+
+    /// AFTER's cursor did not come from the command of this name.
+    pub fn after(name: &str) -> Self {
+        because(format!(
+            "ERR AFTER is not a cursor from {name}: start again without AFTER"
+        ))
+    }
+
+    /// The argument of this name has no bytes, or more than this.
+    pub fn length(name: &str, most: usize) -> Self {
+        because(format!("ERR {name} is not 1 to {most} bytes long"))
+    }
+
+    /// `*` from a caller of this kind, which has no connection that it could mean.
+    pub fn owner_of(caller: &str) -> Self {
+        because(format!(
+            "ERR owner '*' is the identity of a connection and cannot be used {caller}"
+        ))
+    }
+
+    /// SESSION from a caller of this kind, which has no connection that the lock could be bound to.
+    pub fn session_of(caller: &str) -> Self {
+        because(format!(
+            "ERR SESSION binds the lock to a connection and cannot be used {caller}"
+        ))
+    }
+
+    /// In a cluster: the keys of this lock would be in different slots.
+    pub const CROSS_SLOT: Self = said(
+        "CROSSSLOT key has braces that would put the queue, deadlines and token of the lock in another slot; \
+         use none, or one pair around a part of the key",
+    );
+
+    /// In a cluster: the keys of a script are in different slots. The server's own text.
+    pub const KEYS_APART: Self = said("CROSSSLOT Keys in request don't hash to the same slot");
+
+    /// No script of Redisson's fair lock.
+    pub const UNKNOWN_SCRIPT: Self =
+        said("ERR script is not one of Redisson's fair-lock scripts, use EVAL");
+}
+
+/// What the lock, the server or the user does not allow.
+impl Error {
+    /// The lock, queue or deadline key holds something else. The server's own text.
+    pub const WRONG_TYPE: Self =
+        said("WRONGTYPE Operation against a key holding the wrong kind of value");
+
+    /// The lock that has the same queue is in use: the name that was asked for, and the other one.
+    pub fn twin_in_use(names: [&[u8]; 2]) -> Self {
+        let [asked, used] = names.map(shown);
+        because(format!(
+            "ERR the lock '{asked}' cannot be used while '{used}' has waiters, a session or SHARED holders: \
+             they have one queue"
+        ))
+    }
+
+    /// Another module calls from an event of a step that is not over.
+    pub const INSIDE_STEP: Self = said(
+        "ERR FAIRLOCK commands cannot be called from a key event of a FAIRLOCK command: call them later, \
+         from a timer or a post-notification job",
+    );
+
+    /// A panic: the log has its text.
+    pub const INTERNAL: Self = said(INTERNAL_ERROR);
+
+    /// The server does not run this command of its own, which the reply needs.
+    pub fn renamed(name: &str) -> Self {
+        because(format!(
+            "ERR the server's configuration has renamed {name} (rename-command), which this needs"
+        ))
+    }
+
+    /// The user may not run the command of this name. The server's own text.
+    pub fn no_permission(name: &str) -> Self {
+        because(format!(
+            "NOPERM this user has no permissions to run the '{name}' command"
+        ))
+    }
+
+    /// The user has lost the permission to acquire the lock, while its connection waited for it.
+    pub const PERMISSION_GONE: Self =
+        said("NOPERM this user has lost the permission to acquire the lock");
+
+    /// The server cannot block the client.
+    pub const CANNOT_BLOCK: Self = said(
+        "ERR the server does not let this connection wait (it may have subscriptions): use ENQUEUE or \
+         another connection",
+    );
+
+    /// The server has become a replica while the client waited. The server's own text.
+    pub const UNBLOCKED: Self = said(
+        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+    );
+
+    /// The cluster is down for this node. The server's own text.
+    pub const CLUSTER_DOWN: Self = said("CLUSTERDOWN The cluster is down");
+
+    /// The server is a replica, though one that takes writes.
+    pub const REPLICA: Self = said("READONLY this server is a replica: ask its master");
+
+    /// Another connection asks for the same owner and has taken its place.
+    pub const TAKEN_OVER: Self = said("TAKENOVER another connection asks for the same owner");
+}
+
+const fn said(text: &'static str) -> Error {
+    Error::Because(Cow::Borrowed(text))
+}
+
+fn because(text: String) -> Error {
+    Error::Because(Cow::Owned(text))
 }
 
 /// A name as part of one line: a long one is cut, as in the server's own errors.

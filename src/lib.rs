@@ -108,7 +108,6 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
         && redisson::filter::register(ctx)
         && server::info::register(ctx, write_info);
     if begun {
-        redisson::filter::tell_of_renamed(ctx);
         server::events::follow_migrations(ctx);
         // Last: what is begun here goes on in the event loop, and must find the module loaded.
         waiting::begin(ctx);

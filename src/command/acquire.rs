@@ -93,7 +93,7 @@ fn decide(call: &Call<'_>, ctx: &Ctx, step: &mut Step<'_, OpenLock<'_>>) -> Resu
     };
     step.state.require_holders()?;
     if !ask.terms.limit.is_exclusive() {
-        step.state.expect_shared().map_err(|_| Error::WrongType)?;
+        step.state.expect_shared().map_err(|_| Error::WRONG_TYPE)?;
     }
     if let Err(moving) = step.state.require_queue()
         && step.state.holds(ask.owner) == Holds::None

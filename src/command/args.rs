@@ -74,7 +74,7 @@ impl<'a> Call<'a> {
     /// Reads the arguments. Nothing has changed yet.
     ///
     /// # Errors
-    /// The error for the first argument that is refused; [`Error::InsideStep`]; [`Error::TwinInUse`].
+    /// The error for the first argument that is refused; [`Error::INSIDE_STEP`]; [`Error::twin_in_use`].
     pub(super) fn of<C: Command>(ctx: &Ctx, arguments: Args<'a>) -> Result<Self, Error> {
         waiting::require_rest()?;
         let call = Self::read::<C>(ctx, arguments)?;
@@ -102,7 +102,7 @@ impl<'a> Call<'a> {
             call.lock = cursor.lock()?;
         }
         if syntax.starts_with("key owner") {
-            let owner = cursor.next().ok_or(Error::Arity(C::NAME))?;
+            let owner = cursor.next().ok_or_else(|| Error::arity(C::NAME))?;
             call.owner = cursor.owner(owner)?;
         }
         let mut given = 0_u32;
@@ -110,13 +110,13 @@ impl<'a> Call<'a> {
             let mut options = C::OPTIONS.iter().zip(0..);
             let Some((option, number)) = options.find(|(option, _)| is(word, option)) else {
                 return Err(if C::OPTIONS.is_empty() {
-                    Error::Arity(C::NAME)
+                    Error::arity(C::NAME)
                 } else {
-                    Error::UnknownOption(C::OPTIONS)
+                    Error::unknown_option(C::OPTIONS)
                 });
             };
             if given & (1 << number) > 0 {
-                return Err(Error::Twice(option));
+                return Err(Error::twice(option));
             }
             given |= 1 << number;
             cursor.option = option;
@@ -128,7 +128,7 @@ impl<'a> Call<'a> {
     /// Only one of WAIT, NOWAIT and ENQUEUE may be given.
     fn wait_by(&mut self, wait: Wait) -> Result<(), Error> {
         let before = self.wait.replace(wait);
-        before.map_or(Ok(()), |_| Err(Error::Contradiction))
+        before.map_or(Ok(()), |_| Err(Error::CONTRADICTION))
     }
 }
 
@@ -181,17 +181,17 @@ impl<'a> Cursor<'a, '_> {
                 let time = self.wait()?;
                 call.wait_by(Wait::Block(time))?;
             }
-            _ => return Err(Error::UnknownOption(&[])),
+            _ => return Err(Error::unknown_option(&[])),
         }
         Ok(())
     }
 
     /// The lock's key. In a cluster all keys of the lock must be in its slot.
     fn lock(&mut self) -> Result<&'a [u8], Error> {
-        let key = self.next().ok_or(Error::Arity(self.command))?;
+        let key = self.next().ok_or_else(|| Error::arity(self.command))?;
         let unbraced = || !key.is_empty() && !key.contains(&b'{') && !key.contains(&b'}');
         if in_cluster() && !unbraced() && !one_slot(key) {
-            return Err(Error::CrossSlot);
+            return Err(Error::CROSS_SLOT);
         }
         Ok(key)
     }
@@ -199,18 +199,18 @@ impl<'a> Cursor<'a, '_> {
     /// An owner; `*` is the calling connection's own identity.
     fn owner(&self, owner: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
         if owner == b"*" {
-            self.require_connection(Error::OwnerOf)?;
+            self.require_connection(Error::owner_of)?;
             return Ok(Cow::Owned(identity(self.ctx).into_bytes()));
         }
         if owner.is_empty() || owner.len() > LONGEST_OWNER {
-            return Err(Error::Length("owner", LONGEST_OWNER));
+            return Err(Error::length("owner", LONGEST_OWNER));
         }
         Ok(Cow::Borrowed(owner))
     }
 
     /// The connection that a session is to be bound to: the calling one.
     fn session(&self) -> Result<Connection, Error> {
-        self.require_connection(Error::SessionOf)?;
+        self.require_connection(Error::session_of)?;
         Ok(self.ctx.client_id())
     }
 
@@ -226,14 +226,14 @@ impl<'a> Cursor<'a, '_> {
 
     /// The option's value.
     fn value(&mut self) -> Result<&'a [u8], Error> {
-        self.next().ok_or(Error::NoValue(self.option))
+        self.next().ok_or_else(|| Error::no_value(self.option))
     }
 
     /// A value that is a whole number in this range.
     fn number<T: TryFrom<i64>>(&mut self, range: &'static Range) -> Result<T, Error> {
         let value = number(self.value()?).filter(|value| range.contains(*value));
         let value = value.and_then(|value| T::try_from(value).ok());
-        value.ok_or(Error::Number(range))
+        value.ok_or_else(|| Error::number(range))
     }
 
     /// A number of things, -1 for all.
@@ -268,7 +268,7 @@ impl<'a> Cursor<'a, '_> {
         let place = place.ok().and_then(Result::ok);
         place
             .filter(|place| place.to_string().as_bytes() == word)
-            .ok_or(Error::After(self.command))
+            .ok_or_else(|| Error::after(self.command))
     }
 }
 

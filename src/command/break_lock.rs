@@ -7,7 +7,6 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::lock::TakeAway;
 use crate::server::docs::{Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::step;
@@ -37,14 +36,11 @@ impl Command for Break {
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;
         if !ctx.may_administrate(Self::NAME) {
-            return Err(Error::NoPermission(Self::NAME).into());
+            return Err(Error::no_permission(Self::NAME).into());
         }
         let broken = step(ctx, call.lock, |step| {
             step.state.require_holders()?;
-            Ok(step.break_lock(&TakeAway {
-                owner: call.only.as_deref(),
-                force: call.force,
-            })?)
+            Ok(step.break_lock(call.only.as_deref(), call.force)?)
         })?;
         Ok(Reply::Integer(broken.into()))
     }

@@ -52,7 +52,7 @@ impl<const BY_DIGEST: bool> Command for Eval<BY_DIGEST> {
 /// Runs a script, natively if possible: the server has checked that the user may run this command with these keys.
 ///
 /// # Errors
-/// [`Error::UnknownScript`], [`Error::InsideStep`], [`Error::KeysApart`].
+/// [`Error::UNKNOWN_SCRIPT`], [`Error::INSIDE_STEP`], [`Error::KEYS_APART`].
 fn eval(
     ctx: &Ctx,
     arguments: &Args<'_>,
@@ -60,10 +60,10 @@ fn eval(
     command: &CStr,
 ) -> Result<Reply, Reply> {
     let script = arguments.get(0).and_then(recognise);
-    let script = script.ok_or(Error::UnknownScript)?;
+    let script = script.ok_or(Error::UNKNOWN_SCRIPT)?;
     waiting::require_rest()?;
     if in_cluster() && !share_a_slot(ctx, *arguments) {
-        return Err(Error::KeysApart.into());
+        return Err(Error::KEYS_APART.into());
     }
     // A call that was queued for a transaction may run after interception was switched off.
     let may_run = config::intercept_eval();

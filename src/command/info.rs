@@ -82,7 +82,8 @@ pub fn fields(id: &LockId, view: LockView) -> Vec<(&'static str, Reply)> {
 /// How many holders all holders tolerate: by this server's record, where not all of them were read.
 fn limit(id: &LockId, view: &LockView) -> Option<Limit> {
     let is_cut_short = view.read < view.holders;
-    let known = is_cut_short.then(|| waiting::shared_limit(id));
+    let known = is_cut_short
+        .then(|| waiting::known(id, |tracked| Some(tracked.shared.as_ref()?.least_limit())));
     known.flatten().or(view.limit)
 }
 

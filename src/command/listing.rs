@@ -14,8 +14,7 @@ use crate::error::Error;
 use crate::keyspace::view::{self, LockView};
 use crate::keyspace::{Names, is_held_lock};
 use crate::lock::Now;
-use crate::server::user::User;
-use crate::server::{Ctx, Str, string};
+use crate::server::Ctx;
 use crate::waiting::{self, LockId, Slice};
 
 /// Locks that are listed at most.
@@ -35,45 +34,34 @@ const HOLDERS_A_LOCK: usize = 8;
 /// those of the server's SCAN, which are far smaller.
 const RECORD: u64 = 1 << 63;
 
-/// What is listed.
-#[derive(Debug)]
-pub struct Listing {
-    /// The locks.
-    pub locks: Vec<(LockId, LockView)>,
-    /// The cursor of the rest, if there is any.
-    pub more: Option<u64>,
-}
+/// The locks that a reply lists, and the cursor of the rest, if there is any.
+type Listed = (Vec<(LockId, LockView)>, Option<u64>);
 
 /// Lists about `count` locks from a cursor on, 0 for the first; `all`: those without a record, too. A lock with a key
 /// of another type is not listed.
 ///
 /// # Errors
-/// [`Error::After`]; [`Error::Renamed`] if the keyspace cannot be walked.
-pub fn list(ctx: &Ctx, all: bool, count: usize, after: u64, now: Now) -> Result<Listing, Error> {
+/// [`Error::after`]; [`Error::renamed`] if the keyspace cannot be walked.
+pub fn list(ctx: &Ctx, all: bool, count: usize, after: u64, now: Now) -> Result<Listed, Error> {
     let mut search = Search::new(ctx, count, now);
     let is_walk = after > 0 && after & RECORD == 0;
     let more = if is_walk && all {
         search.walk(after)?
     } else if is_walk {
-        return Err(Error::After("fairlock.locks without ALL"));
+        return Err(Error::after("fairlock.locks without ALL"));
     } else {
         match search.records(after & !RECORD) {
             None if all => search.walk(0)?,
             more => more,
         }
     };
-    Ok(Listing {
-        locks: search.found,
-        more,
-    })
+    Ok((search.found, more))
 }
 
 /// A search for locks that the caller may read.
 struct Search<'c> {
     ctx: &'c Ctx,
     db: i32,
-    /// The caller's name; another module has none, and may do everything.
-    caller: Option<Str>,
     count: usize,
     now: Now,
     slice: Slice,
@@ -89,7 +77,6 @@ impl<'c> Search<'c> {
         Self {
             ctx,
             db: ctx.db(),
-            caller: ctx.user_name(),
             count: count.min(MOST),
             now,
             slice: Slice::begin_search(),
@@ -126,7 +113,7 @@ impl<'c> Search<'c> {
     fn walk(&mut self, mut cursor: u64) -> Result<Option<u64>, Error> {
         loop {
             let found = self.ctx.scan(cursor, SCAN_BATCH, ["TYPE", "hash"]);
-            let found = found.ok_or(Error::Renamed("SCAN"))?;
+            let found = found.ok_or_else(|| Error::renamed("SCAN"))?;
             self.work += SCAN_BATCH;
             for key in found.items {
                 if self.is_new(&key) {
@@ -155,17 +142,11 @@ impl<'c> Search<'c> {
         self.found.push((LockId { db: self.db, name }, view));
     }
 
-    fn may_read(&self, lock: &[u8]) -> bool {
-        self.caller.as_ref().is_none_or(|name| {
-            // None if it was deleted.
-            User::named(name).is_some_and(|user| user.may_read(&string(lock)))
-        })
-    }
-
     /// A lock, if the user may read it.
     fn view(&self, name: &[u8]) -> Option<LockView> {
-        let may = self.may_read(name);
-        let view = may.then(|| view::lock(self.ctx, &Names::of(name), HOLDERS, self.now))?;
+        let names = Names::of(name);
+        let may = self.ctx.may_read(&names.lock);
+        let view = may.then(|| view::lock(self.ctx, &names, HOLDERS, self.now))?;
         let mut view = view.ok()?;
         if view.waiting > 0 && !waiting::has_queue(self.ctx, name) {
             (view.waiting, view.next) = (0, None);

@@ -58,9 +58,9 @@ impl Command for Locks {
         let call = Call::of::<Self>(ctx, *arguments)?;
         let now = waiting::now();
         let most = call.count.unwrap_or(DEFAULT_COUNT);
-        let listing = list(ctx, call.all, most, call.after.unwrap_or(0), now)?;
-        let more = listing.more.filter(|_| most > 0);
-        let locks = listing.locks.into_iter().map(|(id, view)| {
+        let (locks, more) = list(ctx, call.all, most, call.after.unwrap_or(0), now)?;
+        let more = more.filter(|_| most > 0);
+        let locks = locks.into_iter().map(|(id, view)| {
             let held = held(&id, &view, now);
             let mut fields = vec![("name", Reply::Bytes(id.name.to_vec()))];
             fields.extend(info::fields(&id, view));

@@ -42,7 +42,7 @@ impl Command for Queue {
         let (id, now) = (LockId::new(ctx.db(), call.lock), waiting::now());
         let waiters = view::waiters(ctx, &Names::of(call.lock), offset, count, now)?;
         let waiters = waiters.into_iter().map(|(owner, left)| {
-            let waiter = waiting::waiter(&id, owner.as_slice());
+            let waiter = waiting::known(&id, |tracked| tracked.line.get(owner.as_slice()));
             let (state, left) = match waiter.map(|waiter| (waiter.presence, waiter.deadline)) {
                 Some((Presence::Blocked(_), _)) => ("blocked", None),
                 Some((Presence::Polling | Presence::Asked, deadline)) => {

@@ -6,22 +6,13 @@ use crate::lock::Wall;
 pub fn number(bytes: &[u8]) -> Option<i64> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     // Rust also takes "+1", "-0" and "007", which the server does not.
-    let plain = match digits {
+    let is_plain = match digits {
         [b'0'] => bytes.len() == 1,
         [first, ..] => matches!(first, b'1'..=b'9'),
         [] => false,
     };
-    // Below 0 the range is greater by one.
-    let below = digits.iter().try_fold(0_i64, |number, byte| {
-        let digit = char::from(*byte).to_digit(10)?;
-        number.checked_mul(10)?.checked_sub(digit.into())
-    });
-    let below = below.filter(|_| plain)?;
-    if digits.len() < bytes.len() {
-        Some(below)
-    } else {
-        below.checked_neg()
-    }
+    let text = str::from_utf8(bytes).ok().filter(|_| is_plain)?;
+    text.parse().ok()
 }
 
 /// A score as an instant. Foreign scores can be fractions, negative, huge.

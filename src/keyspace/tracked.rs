@@ -56,6 +56,14 @@ impl Tracked {
         line.is_new() && turn.is_none() && session.is_none() && shared.is_none() && !is_marked
     }
 
+    /// The session of a holder.
+    pub fn session_of(&self, owner: &[u8]) -> Option<&Session> {
+        match &self.shared {
+            Some(shared) => shared.get(owner)?.session.as_ref(),
+            None => self.session.as_ref().filter(|of| *of.owner == *owner),
+        }
+    }
+
     /// The sessions of all holders.
     pub fn sessions(&self) -> impl Iterator<Item = &Session> {
         let shared = self.shared.iter().flat_map(|shared| shared.iter());

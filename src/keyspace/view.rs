@@ -67,14 +67,14 @@ fn open<'c>(ctx: &'c Ctx, name: &'c Str, kind: Kind) -> Result<Key<'c>, Error> {
     if key.fits(kind) {
         Ok(key)
     } else {
-        Err(Error::WrongType)
+        Err(Error::WRONG_TYPE)
     }
 }
 
 /// Reads a lock and at most a given number of its holders.
 ///
 /// # Errors
-/// [`Error::WrongType`] if a key of the lock holds something else.
+/// [`Error::WRONG_TYPE`] if a key of the lock holds something else.
 pub fn lock(ctx: &Ctx, names: &Names, most: usize, now: Now) -> Result<LockView, Error> {
     let mut queue = open(ctx, &names.queue, Kind::List)?;
     open(ctx, &names.deadlines, Kind::SortedSet)?;
@@ -93,7 +93,7 @@ pub fn lock(ctx: &Ctx, names: &Names, most: usize, now: Now) -> Result<LockView,
 /// the number of all holders.
 ///
 /// # Errors
-/// [`Error::WrongType`] if a key of the lock holds something else.
+/// [`Error::WRONG_TYPE`] if a key of the lock holds something else.
 pub fn holders(
     ctx: &Ctx,
     names: &Names,
@@ -144,7 +144,7 @@ fn shared_holders(fields: Vec<Field>, shared: &Key<'_>, now: Now) -> Vec<HolderV
 /// that is over or missing.
 ///
 /// # Errors
-/// [`Error::WrongType`] if the lock, queue or deadline key holds something else.
+/// [`Error::WRONG_TYPE`] if the lock, queue or deadline key holds something else.
 pub fn waiters(
     ctx: &Ctx,
     names: &Names,

@@ -82,7 +82,7 @@ pub use listening::Listening;
 pub use parts::{
     Connection, Holds, Limit, Owner, Presence, Refusal, Rules, Session, Terms, Ticket, Turn, Waiter,
 };
-pub use release::{GiveUp, TakeAway};
+pub use release::GiveUp;
 pub use roomy::{give_back, is_too_roomy};
 pub use state::State;
 pub use step::Step;

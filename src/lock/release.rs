@@ -19,15 +19,6 @@ pub struct GiveUp<'a> {
     pub connection: Option<Connection>,
 }
 
-/// One request to take the lock from its holders.
-#[derive(Clone, Copy, Debug)]
-pub struct TakeAway<'a> {
-    /// Only from this holder.
-    pub owner: Option<&'a [u8]>,
-    /// Also where the lock has no lease.
-    pub force: bool,
-}
-
 impl<S: State> Step<'_, S> {
     /// Frees the lock from all its holders, and ends their sessions.
     pub(super) fn free(&mut self) {
@@ -105,23 +96,23 @@ impl<S: State> Step<'_, S> {
         Ok(self.extend(owner, lease))
     }
 
-    /// Takes the lock from its holders, or from one of them; a lock without a lease only by force. Returns
-    /// whether anyone held it.
+    /// Takes the lock from its holders, or only from `owner`; a lock without a lease only by force. Returns whether
+    /// anyone held it.
     ///
     /// # Errors
     /// [`Refusal::NotALock`], [`Refusal::NoLease`].
-    pub fn break_lock(&mut self, request: &TakeAway<'_>) -> Result<bool, Refusal> {
+    pub fn break_lock(&mut self, owner: Option<&[u8]>, force: bool) -> Result<bool, Refusal> {
         self.drop_ended(None);
-        let held = match request.owner {
+        let held = match owner {
             Some(owner) => self.state.holds(owner) != Holds::None,
             None => self.state.is_held(),
         };
         if held {
             self.require_lock()?;
-            if self.state.lease_end().is_none() && !request.force {
+            if self.state.lease_end().is_none() && !force {
                 return Err(Refusal::NoLease);
             }
-            match request.owner {
+            match owner {
                 Some(owner) => self.free_of(owner),
                 None => self.free(),
             }

@@ -28,37 +28,25 @@ pub fn kept(token: i64, now: Now) -> i64 {
     }
 }
 
-/// What a server that starts goes on behind: an earlier run may have given all tokens until now, and the clock may be
-/// set back before the next one.
-pub fn before_starting(now: Now) -> i64 {
-    ahead(now, 0)
-}
-
-/// What a server that takes over goes on behind: another server has given the tokens until now, and its clock may have
-/// been ahead.
-pub fn before_taking_over(rules: &Rules, now: Now) -> i64 {
-    ahead(now, rules.clock_skew)
-}
-
 /// The greatest token in the keys of one lock that counts for all locks. A server whose clock is ahead of this
 /// one's by the clock skew may have gone on another clock skew ahead of its own clock.
 fn farthest(rules: &Rules, now: Now) -> i64 {
     ahead(now, rules.clock_skew.saturating_mul(2))
 }
 
-fn ahead(now: Now, by: Millis) -> i64 {
+/// A token that is this far ahead of the clock.
+///
+/// A server that starts goes on behind the token of now: an earlier run may have given all until then, and the clock
+/// may be set back before the next one. One that takes over goes on the clock skew ahead: another server has given the
+/// tokens until now, and its clock may have been ahead.
+pub fn ahead(now: Now, by: Millis) -> i64 {
     let micros = now.micros.saturating_add(by.saturating_mul(1000));
     i64::try_from(micros).unwrap_or(0)
 }
 
-/// The greatest token that a server knows, once it has seen this one in a key of tokens: the master gave it, or an
-/// earlier run of this server.
-pub fn greatest_after_loading(greatest: i64, token: i64, rules: &Rules, now: Now) -> i64 {
-    greatest.max(token.min(farthest(rules, now)))
-}
-
-/// The greatest token that a server knows, once it has seen that a holder has this one. A token that a client has set
-/// far ahead for one lock does not count for other locks.
+/// The greatest token that a server knows, once it has seen this one in the keys of a lock: it gave it itself, or an
+/// earlier run of it, or its master. A token that a client has set far ahead for one lock does not count for other
+/// locks.
 pub fn greatest_after(greatest: i64, token: i64, rules: &Rules, now: Now) -> i64 {
     let next = greatest.saturating_add(1);
     if token <= next.max(farthest(rules, now)) {
@@ -94,7 +82,7 @@ mod tests {
         assert_eq!(next(time, now), time + 1);
         // A server that restarts may do so with a clock that was set back.
         assert_eq!(
-            next(before_starting(now), Now::from_millis(1_600_000_000_000)),
+            next(ahead(now, 0), Now::from_millis(1_600_000_000_000)),
             time + 1
         );
     }
@@ -129,7 +117,7 @@ mod tests {
         for apart in [0, 500, 2_000, 2_001] {
             let [master, replica] = clocks(apart);
             let lost = next(0, master);
-            let token = next(before_taking_over(&RULES, replica), replica);
+            let token = next(ahead(replica, RULES.clock_skew), replica);
             assert_eq!(token > lost, apart <= RULES.clock_skew, "{apart}");
         }
     }
@@ -141,7 +129,7 @@ mod tests {
             let mut known = [last, 0];
             for server in [1, 0, 1, 0] {
                 let now = clocks[server];
-                let ahead = before_taking_over(&RULES, now).max(known[server]);
+                let ahead = ahead(now, RULES.clock_skew).max(known[server]);
                 let token = next(greatest_after(ahead, last, &RULES, now), now);
                 assert!(token > last, "{token} after {last}");
                 (known[server], last) = (token, token);
@@ -157,9 +145,6 @@ mod tests {
         assert_eq!([farthest, farthest + 1].map(of_holder), [farthest, time]);
         let next = greatest_after(farthest, farthest + 1, &RULES, now);
         assert_eq!(next, farthest + 1);
-        let loaded = |token| greatest_after_loading(time, token, &RULES, now);
-        let tokens = [time - 1, time + 1, farthest + 1];
-        assert_eq!(tokens.map(loaded), [time, time + 1, farthest]);
     }
 
     #[test]

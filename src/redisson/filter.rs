@@ -21,39 +21,9 @@ thread_local! {
     static NAMES: [Str; 2] = [EVAL, EVALSHA].map(|name| string(name.as_bytes()));
 }
 
-/// The commands that the filter has to see, and the consequence if rename-command has given one another name.
-const SEEN: [(&str, &str); 5] = [
-    (
-        "ACL",
-        "each hand-off asks for the permissions of its receiver",
-    ),
-    ("EVAL", "scripts run as Lua"),
-    ("EVALSHA", "scripts run as Lua"),
-    (
-        "COPY",
-        "a client of Valkey 8.1 or 9.0 that copies to another database may stay there",
-    ),
-    (
-        "CLUSTER",
-        "in a cluster, tokens may not grow where a slot comes from a node whose clock is ahead",
-    ),
-];
-
 /// Registers the filter. False if the server refuses.
 pub fn register(ctx: &Ctx) -> bool {
     filter::register::<Scripts>(ctx)
-}
-
-/// Logs which commands the filter does not see.
-pub fn tell_of_renamed(ctx: &Ctx) {
-    for (command, effect) in SEEN {
-        if !ctx.has_command(command) {
-            ctx.log_warning(&format!(
-                "fairlock does not see the command {command}, which this server's configuration has renamed or \
-                 removed (rename-command): under another name, {effect}"
-            ));
-        }
-    }
 }
 
 /// Looks for scripts, for commands that move slots or change permissions, and, on some servers, for those that may

@@ -8,8 +8,10 @@
 
 use std::ffi::c_int;
 
+use redis_module::{CallOptionsBuilder, CallResult, Context};
+
 use super::api::{api, raw};
-use super::context::{Ctx, bytes_of_reply, in_cluster, text};
+use super::context::{Ctx, in_cluster, text};
 use super::memory::{Str, decimal};
 
 /// Valkey's number for "this module can handle atomic slot migrations".
@@ -62,7 +64,7 @@ impl Ctx {
         if !in_cluster() {
             return false;
         }
-        let info = redis_module::Context::new(self.raw).call("CLUSTER", &["INFO"]);
+        let info = Context::new(self.raw).call("CLUSTER", &["INFO"]);
         let info = info.ok();
         let info = info.as_ref().and_then(text);
         info.is_some_and(|info| info.starts_with(b"cluster_state:fail"))
@@ -98,20 +100,11 @@ impl Ctx {
     /// remove a range that has no members from `scores`, a sorted set or no key, as a script would.
     pub fn lacks_replicas(&self, scores: &Str) -> bool {
         // The first rank is behind the last.
-        let [first, last] = [decimal(1), decimal(0)];
-        // SAFETY: the format says: as in a script, with errors as replies; three strings, which live until the call
-        // returns. The reply is freed once, after its last use, and may be null.
-        unsafe {
-            let (name, format) = (c"ZREMRANGEBYRANK".as_ptr(), c"SEsss".as_ptr());
-            let (key, first, last) = (scores.inner, first.inner, last.inner);
-            let reply = api!(Call(self.raw, name, format, key, first, last));
-            if reply.is_null() {
-                return false;
-            }
-            let lacks = bytes_of_reply(reply).is_some_and(|text| text.starts_with(b"NOREPLICAS"));
-            api!(FreeCallReply(reply));
-            lacks
-        }
+        let range = [scores, &decimal(1), &decimal(0)];
+        let options = CallOptionsBuilder::new().script_mode().errors_as_replies();
+        let server = Context::new(self.raw);
+        let reply: CallResult<'_> = server.call_ext("ZREMRANGEBYRANK", &options.build(), &range);
+        reply.is_err_and(|error| error.as_bytes().starts_with(b"NOREPLICAS"))
     }
 }
 

@@ -300,19 +300,6 @@ pub(super) unsafe fn bytes<'a>(string: *const raw::RedisModuleString) -> &'a [u8
     }
 }
 
-/// The bytes of a reply of the server that is a string or an error.
-///
-/// # Safety
-/// The reply must be valid, and must not be freed for as long as the bytes are used.
-pub(super) unsafe fn bytes_of_reply<'a>(reply: *mut raw::RedisModuleCallReply) -> Option<&'a [u8]> {
-    let mut length = 0;
-    // SAFETY: a valid reply, and a pointer for its length. Null: it is of another kind.
-    unsafe {
-        let start = api!(CallReplyStringPtr(reply, &raw mut length));
-        (!start.is_null()).then(|| std::slice::from_raw_parts(start.cast::<u8>(), length))
-    }
-}
-
 /// The bytes of a reply that is a string of any kind.
 pub(super) fn text(value: &RedisValue) -> Option<&[u8]> {
     match value {

@@ -5,8 +5,9 @@ use super::context::Ctx;
 use super::memory::string;
 use super::user::User;
 
-/// The commands that publish wake-ups, and EXISTS, which tells where the keys of a slot are.
-const NEEDED: [&str; 3] = ["EXISTS", "PUBLISH", "SPUBLISH"];
+/// The commands that publish wake-ups; EXISTS, which tells where the keys of a slot are; and those that the command
+/// filter has to see: they change permissions, move slots, and on some servers a client's database.
+const NEEDED: [&str; 6] = ["ACL", "CLUSTER", "COPY", "EXISTS", "PUBLISH", "SPUBLISH"];
 
 /// The module's changes as the append-only file has them, for the queue of some lock.
 const CHANGES: [&str; 12] = [
@@ -49,7 +50,7 @@ impl Ctx {
     }
 
     /// Whether the server has a command of this name. rename-command cannot change that while it runs.
-    pub fn has_command(&self, name: &str) -> bool {
+    fn has_command(&self, name: &str) -> bool {
         let name = string(name.as_bytes());
         let (mut words, mut keys) = ([name.inner], 0);
         // SAFETY: one word, which lives until the call returns, and a pointer for the number of keys. The

@@ -4,6 +4,8 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use redis_module::{AclPermissions, Context};
+
 use super::api::{OK, OPTIONAL, api, raw};
 use super::context::Ctx;
 use super::key::adopt;
@@ -62,10 +64,21 @@ impl Ctx {
         user_of(self.client_id())
     }
 
+    /// Whether the calling connection's user may read a key.
+    pub fn may_read(&self, key: &Str) -> bool {
+        self.may_use(key, &AclPermissions::ACCESS)
+    }
+
     /// Whether the calling connection's user may read and change a key.
     pub fn may_update(&self, key: &Str) -> bool {
-        self.user_name()
-            .is_none_or(|name| User::named(&name).is_some_and(|user| user.may_update(key)))
+        self.may_use(key, &(AclPermissions::ACCESS | AclPermissions::UPDATE))
+    }
+
+    /// What is not a connection, such as another module, may do everything; a user that was deleted, nothing.
+    fn may_use(&self, key: &Str, access: &AclPermissions) -> bool {
+        let server = Context::new(self.raw);
+        let may = |user| server.acl_check_key_permission(&user, key, access);
+        self.user_name().is_none_or(|user| may(user).is_ok())
     }
 
     /// Whether the calling connection may run one of fairlock's admin commands by its user's categories.
@@ -99,24 +112,6 @@ impl User {
     pub fn rules(&self) -> Option<Str> {
         // SAFETY: the user is valid as long as `self`.
         adopt(unsafe { api!(GetModuleUserACLString(self.raw) or null_mut()) })
-    }
-
-    /// Whether the user may read a key.
-    pub fn may_read(&self, key: &Str) -> bool {
-        self.may_use(key, raw::REDISMODULE_CMD_KEY_ACCESS)
-    }
-
-    /// Whether the user may read and change a key.
-    pub fn may_update(&self, key: &Str) -> bool {
-        let access = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
-        self.may_use(key, access)
-    }
-
-    fn may_use(&self, key: &Str, access: u16) -> bool {
-        let access = access.into();
-        // SAFETY: the user and the string are valid during the call.
-        let status = unsafe { api!(ACLCheckKeyPermissions(self.raw, key.inner, access)) };
-        status == OK
     }
 
     /// Whether the user's rules name this command.

@@ -59,18 +59,18 @@ use super::step::set_timer;
 /// has joined a lock's queue.
 ///
 /// # Errors
-/// [`Error::CannotBlock`] if the server cannot, and the place is given up. [`Error::Unblocked`] if the place is lost
+/// [`Error::CANNOT_BLOCK`] if the server cannot, and the place is given up. [`Error::UNBLOCKED`] if the place is lost
 /// already: another module can do that, from a key event of the step.
 pub fn block(ctx: &Ctx, lock: &[u8], owner: &[u8], timeout: Millis, now: Now) -> Result<(), Error> {
     let ticket = ctx.client_id();
     let lock = table(|table| table.id(ctx.db(), lock));
     let waiter = table(|table| table.waiter(&lock, owner));
     if waiter.and_then(|waiter| waiter.ticket()) != Some(ticket) {
-        return Err(Error::Unblocked);
+        return Err(Error::UNBLOCKED);
     }
     let Some(handle) = ctx.block() else {
         give_up_place(&lock, owner, ticket);
-        return Err(Error::CannotBlock);
+        return Err(Error::CANNOT_BLOCK);
     };
     let client = Client {
         handle,
@@ -161,7 +161,7 @@ impl Blocking for BlockedAcquire {
         } else if is_handing_over {
             // Here or at the other server, it asks again.
             stats(Stats::disconnected);
-            Error::Unblocked.into()
+            Error::UNBLOCKED.into()
         } else {
             stats(Stats::timed_out);
             Reply::Nil
@@ -194,7 +194,7 @@ fn token_for(ctx: &Ctx, grant: &Grant) -> Reply {
     events::follow_connections(ctx);
     if is_late && has_hung_up(ctx, connection) {
         hand_off_lost(grant.clone());
-        return Error::Unblocked.into();
+        return Error::UNBLOCKED.into();
     }
     hand_offs(|hand_offs| hand_offs.replied(connection, grant.clone()));
     Reply::Integer(grant.token)
@@ -255,7 +255,7 @@ pub fn connection_closes(ctx: &Ctx, connection: Connection) {
 /// The server is a replica: clients that are still blocked ask again, and it tells them where.
 pub fn to_the_master() {
     for Request { ticket, .. } in blocked(|blocked| blocked.waiting()) {
-        send_away(ticket, Outcome::Refused(Error::Unblocked));
+        send_away(ticket, Outcome::Refused(Error::UNBLOCKED));
     }
 }
 
@@ -263,7 +263,7 @@ pub fn to_the_master() {
 pub fn while_down() {
     for client in blocked(|blocked| blocked.waiting()) {
         keep_place(&client.lock, &client.owner, client.ticket);
-        send_away(client.ticket, Outcome::Refused(Error::ClusterDown));
+        send_away(client.ticket, Outcome::Refused(Error::CLUSTER_DOWN));
     }
 }
 
@@ -273,7 +273,7 @@ pub fn swapped(_: &Ctx, [one, other]: [i32; 2]) {
     let waiting = blocked(|blocked| blocked.waiting()).into_iter();
     for client in waiting.filter(|client| one != other && [one, other].contains(&client.lock.db)) {
         keep_place(&client.lock, &client.owner, client.ticket);
-        send_away(client.ticket, Outcome::Refused(Error::Unblocked));
+        send_away(client.ticket, Outcome::Refused(Error::UNBLOCKED));
     }
 }
 

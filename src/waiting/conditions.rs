@@ -11,7 +11,7 @@ use crate::server::cluster::SlotState;
 use crate::server::{Ctx, clock, in_cluster};
 
 use super::record::LockId;
-use super::slots::{DOUBT, Slots};
+use super::slots::DOUBT;
 use super::state::{known_slots, listening, waiting};
 
 /// The server's clocks.
@@ -38,7 +38,7 @@ pub fn rules() -> Rules {
         patience: config::PATIENCE.get(),
         clock_skew: config::CLOCK_SKEW.get(),
         max_waiters: usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX),
-        grace: waiting(|waiting| waiting.conditions.grace.get()),
+        grace: waiting(|waiting| waiting.grace.get()),
         intercepts: config::intercept_eval(),
     }
 }
@@ -54,25 +54,17 @@ pub fn make_up_for(missed: Millis) {
     if missed > 0 {
         let until = now().listening_after(missed.min(config::TURN.get()));
         waiting(|waiting| {
-            let grace = &waiting.conditions.grace;
+            let grace = &waiting.grace;
             grace.set(grace.get().max(until));
         });
     }
 }
 
-/// Later tokens do not fall behind this server's clock, which may be set back.
-pub fn keep_up_with_the_clock() {
-    go_on_behind(token::before_starting(now()));
-}
-
-/// Moves the next token ahead of this server's clock, which takes over from another server.
-pub fn go_ahead_of_the_clock() {
-    go_on_behind(token::before_taking_over(&rules(), now()));
-}
-
-fn go_on_behind(token: i64) {
+/// Moves the next token this far ahead of this server's clock, which starts, or takes over from another server.
+pub fn go_ahead_of_the_clock(by: Millis) {
+    let token = token::ahead(now(), by);
     waiting(|waiting| {
-        let greatest = &waiting.conditions.greatest_token;
+        let greatest = &waiting.greatest_token;
         greatest.set(greatest.get().max(token));
     });
 }
@@ -81,47 +73,29 @@ fn go_on_behind(token: i64) {
 pub fn learn(token: i64) {
     let (rules, now) = (rules(), now());
     waiting(|waiting| {
-        let greatest = &waiting.conditions.greatest_token;
-        greatest.set(token::greatest_after_loading(
-            greatest.get(),
-            token,
-            &rules,
-            now,
-        ));
+        let greatest = &waiting.greatest_token;
+        greatest.set(token::greatest_after(greatest.get(), token, &rules, now));
     });
 }
 
 /// Slots have come from another node. Waiters are on their way here, and its tokens may be ahead of this clock.
 pub fn slots_have_come() {
     grant_grace();
-    go_ahead_of_the_clock();
+    go_ahead_of_the_clock(config::CLOCK_SKEW.get());
 }
 
 /// The field of the server's INFO that counts the commands by which slots come.
 const BRINGS_SLOTS: &CStr = c"cmdstat_cluster|setslot";
 
-/// The filter sees commands from here on, if they have not been renamed.
-pub fn begin_to_see_commands(ctx: &Ctx) {
-    if ctx.has_command("CLUSTER") {
-        known_slots(Slots::are_watched);
-    }
-    if !ctx.has_command("ACL") {
-        permissions_change_until(Tick::NEVER);
-    }
-}
-
 /// A command is seen that changes permissions: the server has not checked yet whether it may.
 pub fn permissions_change() {
-    permissions_change_until(tick().after(DOUBT));
-}
-
-fn permissions_change_until(until: Tick) {
-    waiting(|waiting| waiting.conditions.permissions_change.set(until));
+    let until = tick().after(DOUBT);
+    waiting(|waiting| waiting.permissions_change.set(until));
 }
 
 /// Whether permissions may have changed since this instant.
 pub fn may_have_changed_permissions(since: Tick) -> bool {
-    since < waiting(|waiting| waiting.conditions.permissions_change.get())
+    since < waiting(|waiting| waiting.permissions_change.get())
 }
 
 /// A client may be about to move a slot, perhaps to this node: the server has not checked yet whether it may.
@@ -138,7 +112,7 @@ pub fn follow_slots(ctx: &Ctx, names: &Names) {
         // What follows in the field counts calls that were refused.
         let runs = count.split(",rejected_calls").next().unwrap_or_default();
         if known_slots(|slots| slots.have_run(runs)) {
-            go_ahead_of_the_clock();
+            go_ahead_of_the_clock(config::CLOCK_SKEW.get());
         }
     }
 }
@@ -164,9 +138,8 @@ pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
         &names.lock
     };
     let (state, is_stable) = ctx.slot_state([&names.lock, &names.queue, &names.deadlines, last]);
-    let now = tick();
     known_slots(|slots| match state {
-        SlotState::Here if is_stable => slots.found(names.slot(), now),
+        SlotState::Here if is_stable => slots.found(names.slot(), tick()),
         SlotState::Down => slots.is_down = true,
         _ => (),
     });

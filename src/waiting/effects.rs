@@ -77,7 +77,7 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
         Event::HeldAgain { token, once: true } => {
             token_known(&scene.lock(), token);
         }
-        Event::TakenOver { ticket } => give_outcome(ticket, Outcome::Refused(Error::TakenOver)),
+        Event::TakenOver { ticket } => give_outcome(ticket, Outcome::Refused(Error::TAKEN_OVER)),
         Event::Cancelled {
             ticket: Some(ticket),
         } => give_outcome(ticket, Outcome::Nil),
@@ -110,7 +110,7 @@ fn hand_over(names: &Names, (ticket, asked): (Ticket, Tick), grant: Grant) {
     {
         give_outcome(ticket, Outcome::Granted(grant));
     } else {
-        give_outcome(ticket, Outcome::Refused(Error::PermissionGone));
+        give_outcome(ticket, Outcome::Refused(Error::PERMISSION_GONE));
         hand_off_lost(grant);
     }
 }

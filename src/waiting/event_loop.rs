@@ -24,7 +24,7 @@ const NAP: u64 = 1000;
 /// Does what was noted at the end of the last iteration, and what has fallen due, before any
 /// command of this one.
 pub fn after_sleep(ctx: &Ctx) {
-    waiting(|waiting| waiting.iterations.in_one.set(true));
+    waiting(|waiting| waiting.in_iteration.set(true));
     let began = conditions::tick();
     begin_to_listen(ctx, began);
     do_what_was_noted(ctx);
@@ -67,7 +67,7 @@ pub fn before_sleep(ctx: &Ctx) {
         clients::to_the_master();
     }
     clients::unblock_ended();
-    waiting(|waiting| waiting.iterations.in_one.set(false));
+    waiting(|waiting| waiting.in_iteration.set(false));
     stop_timer_if_idle(ctx);
     let alarm = alarm();
     if is_any_lock_tracked() || alarm != before {
@@ -118,9 +118,9 @@ impl Alarm for Ring {
 }
 
 fn do_what_was_noted(ctx: &Ctx) {
-    if !waiting(|waiting| waiting.iterations.begun.replace(true)) {
+    if !waiting(|waiting| waiting.has_begun.replace(true)) {
         conditions::grant_grace();
-        conditions::keep_up_with_the_clock();
+        conditions::go_ahead_of_the_clock(0);
         ctx.warn_of_default_user();
     }
     if table(|table| table.noted()) == 0 {

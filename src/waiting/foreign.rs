@@ -38,7 +38,7 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     }
     if names::queue_of(key).is_some() {
         // Commands from the append-only file raise the same events as commands of clients.
-        let is_loading = !waiting(|waiting| waiting.iterations.begun.get());
+        let is_loading = !waiting(|waiting| waiting.has_begun.get());
         if is_loading || class == NotifyEvent::LOADED || comes_from_elsewhere {
             touch_queue(db, key, QueueView::Loaded);
         } else if config::intercept_eval() || is_queue_known(db, key) {

@@ -72,8 +72,8 @@ mod work;
 
 use std::rc::Rc;
 
-use crate::keyspace::Names;
-use crate::lock::{Limit, Now, Waiter};
+use crate::keyspace::{Names, Tracked};
+use crate::lock::Now;
 use crate::server::cluster::SlotState;
 use crate::server::events::Events;
 use crate::server::info::Section;
@@ -103,22 +103,17 @@ pub use work::begin;
 
 /// Whether the module has seen the end of the iteration in which it was loaded.
 pub fn has_begun() -> bool {
-    state::waiting(|waiting| waiting.iterations.begun.get())
+    state::waiting(|waiting| waiting.has_begun.get())
 }
 
-/// What this server knows of `owner` in a lock's queue.
-pub fn waiter(id: &LockId, owner: &[u8]) -> Option<Waiter> {
-    state::table(|table| table.waiter(id, owner))
+/// Reads what this server knows of a lock beyond its keys. `None` if that is nothing.
+pub fn known<T>(id: &LockId, read: impl FnOnce(&Tracked) -> Option<T>) -> Option<T> {
+    state::table(|table| read(table.tracked(id)?))
 }
 
 /// Whether the lock is bound to a connection of `owner` here.
 pub fn is_session(id: &LockId, owner: &[u8]) -> bool {
-    state::table(|table| table.is_session(id, owner))
-}
-
-/// How many holders all holders of a SHARED lock tolerate, if this server looks after them.
-pub fn shared_limit(id: &LockId) -> Option<Limit> {
-    state::table(|table| Some(table.tracked(id)?.shared.as_ref()?.least_limit()))
+    known(id, |tracked| tracked.session_of(owner).map(drop)).is_some()
 }
 
 /// Whether a lock whose key is in the keyspace is this server's to show: in a cluster, the lock may be on its way
@@ -142,7 +137,7 @@ pub fn locks_behind(db: i32, last: u64, most: usize) -> Vec<(u64, Rc<[u8]>)> {
 /// the lock was changed from outside the module since.
 pub fn held_for(id: &LockId, owner: &[u8], now: Now) -> Option<u64> {
     if state::table(|table| table.is_shared(id.db, &id.name)) {
-        let since = state::table(|table| table.shared_since(id, owner))?;
+        let since = known(id, |tracked| tracked.shared.as_ref()?.get(owner)?.since)?;
         return Some(now.steady.saturating_sub(since));
     }
     state::stats(|stats| stats.held_for(id.db, &id.name, now))

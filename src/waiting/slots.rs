@@ -39,9 +39,8 @@ pub const DOUBT: Millis = 60_000;
 pub struct Slots {
     /// The server has shown that the cluster is down for this node.
     pub is_down: bool,
-    /// None counts as stable, and this is `None`, where the filter does not see the command, which has another name
-    /// (rename-command).
-    stable: Option<HashSet<u16, RandomState>>,
+    /// This node's, and not being moved.
+    stable: HashSet<u16, RandomState>,
     /// Until when.
     doubted: HashMap<u16, Tick, RandomState>,
     /// May have come since the last step on a lock in them.
@@ -51,17 +50,10 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// The filter sees commands that move slots.
-    pub fn are_watched(&mut self) {
-        self.stable = Some(HashSet::default());
-    }
-
     /// A command that moves this slot may run. If the slot leaves, tokens do not go ahead of the clock: the key that
     /// keeps one would be a new key of a slot whose keys are already being moved.
     pub fn named(&mut self, slot: u16, may_come: bool, now: Tick) {
-        if let Some(stable) = &mut self.stable {
-            stable.remove(&slot);
-        }
+        self.stable.remove(&slot);
         self.doubted.insert(slot, now.after(DOUBT));
         if may_come {
             self.come.insert(slot);
@@ -70,18 +62,15 @@ impl Slots {
 
     /// Whether a slot is known to be stable.
     pub fn is_stable(&self, slot: u16) -> bool {
-        let stable = self.stable.as_ref();
-        stable.is_some_and(|stable| stable.contains(&slot))
+        self.stable.contains(&slot)
     }
 
     /// The server has shown that a slot is stable now.
     pub fn found(&mut self, slot: u16, now: Tick) {
         let is_over = |until: &Tick| *until <= now;
-        if let Some(stable) = &mut self.stable
-            && self.doubted.get(&slot).is_none_or(is_over)
-        {
+        if self.doubted.get(&slot).is_none_or(is_over) {
             self.doubted.remove(&slot);
-            stable.insert(slot);
+            self.stable.insert(slot);
         }
     }
 
@@ -104,7 +93,6 @@ mod tests {
     #[test]
     fn a_slot_that_was_named_is_doubted_for_a_while() {
         let mut slots = Slots::default();
-        slots.are_watched();
         let at = |time| Tick::default().after(time);
         slots.found(7, at(0));
         assert!(slots.is_stable(7) && !slots.is_stable(8));

@@ -31,37 +31,24 @@ pub struct Waiting {
     pub stepping: Cell<bool>,
     /// For the next step, cleared.
     pub spare: Cell<Option<Box<Taken>>>,
-    /// [`conditions`](super::conditions).
-    pub conditions: Conditions,
-    /// [`event_loop`](super::event_loop).
-    pub iterations: Iterations,
-    /// [`slots`](super::slots): in a cluster.
-    slots: RefCell<Slots>,
-    /// [`work`](super::work): the database and the cursor to which the walk has come over the keys that were there
-    /// before the module. While it goes on, a lock may have waiters or shared holders that were not looked at yet.
-    pub scan: Cell<Option<(i32, u64)>>,
-}
-
-/// What the conditions of the next step depend on.
-#[derive(Default)]
-pub struct Conditions {
-    /// The greatest token that was given, or may have been given by the server before this one.
+    /// [`conditions`](super::conditions): the greatest token that was given, or may have been given by the server
+    /// before this one.
     pub greatest_token: Cell<i64>,
     /// Until when waiters that are found in the keys count as alive.
     pub grace: Cell<Heard>,
     /// Until when permissions may have changed last.
     pub permissions_change: Cell<Tick>,
-}
-
-/// The iterations of the event loop.
-#[derive(Default)]
-pub struct Iterations {
-    /// How many have had nothing to do.
+    /// [`event_loop`](super::event_loop): how many iterations have had nothing to do.
     pub idle: Cell<u8>,
     /// Whether the hook at the end of this one is still to come.
-    pub in_one: Cell<bool>,
+    pub in_iteration: Cell<bool>,
     /// Whether the module has seen its first, with all data loaded.
-    pub begun: Cell<bool>,
+    pub has_begun: Cell<bool>,
+    /// [`slots`](super::slots): in a cluster.
+    slots: RefCell<Slots>,
+    /// [`work`](super::work): the database and the cursor to which the walk has come over the keys that were there
+    /// before the module. While it goes on, a lock may have waiters or shared holders that were not looked at yet.
+    pub scan: Cell<Option<(i32, u64)>>,
 }
 
 thread_local! {
@@ -143,16 +130,16 @@ pub fn token_known(lock: &LockId, token: i64) {
 /// If it has run in this iteration already, the next iteration begins at once.
 pub fn ensure_before_sleep() {
     follow_iterations();
-    if !waiting(|waiting| waiting.iterations.in_one.get()) {
+    if !waiting(|waiting| waiting.in_iteration.get()) {
         events::hurry();
     }
 }
 
 /// From now on the module is told of iterations of the event loop. It may have missed the end of this one.
 pub fn follow_iterations() {
-    waiting(|waiting| waiting.iterations.idle.set(0));
+    waiting(|waiting| waiting.idle.set(0));
     if events::follow_iterations() {
-        waiting(|waiting| waiting.iterations.in_one.set(false));
+        waiting(|waiting| waiting.in_iteration.set(false));
     }
 }
 
@@ -164,16 +151,12 @@ const IDLE: u8 = 16;
 pub fn rest_if_idle() {
     let is_busy = table(|table| !table.is_empty() || table.noted() > 0)
         || blocked(|blocked| blocked.count()) > 0
-        || waiting(|waiting| waiting.scan.get().is_some() || !waiting.iterations.begun.get());
+        || waiting(|waiting| waiting.scan.get().is_some() || !waiting.has_begun.get());
     waiting(|waiting| {
-        let idle = if is_busy {
-            0
-        } else {
-            waiting.iterations.idle.get() + 1
-        };
-        waiting.iterations.idle.set(idle);
+        let idle = if is_busy { 0 } else { waiting.idle.get() + 1 };
+        waiting.idle.set(idle);
         if idle == IDLE {
-            waiting.iterations.idle.set(0);
+            waiting.idle.set(0);
             events::rest();
         }
     });

@@ -42,10 +42,10 @@ impl Drop for Stepping {
 /// the table during a step, so a second step, or a read, would see incomplete state.
 ///
 /// # Errors
-/// [`Error::InsideStep`].
+/// [`Error::INSIDE_STEP`].
 pub fn require_rest() -> Result<(), Error> {
     if waiting(|waiting| waiting.stepping.get()) {
-        Err(Error::InsideStep)
+        Err(Error::INSIDE_STEP)
     } else {
         Ok(())
     }
@@ -54,19 +54,17 @@ pub fn require_rest() -> Result<(), Error> {
 /// Refuses a lock whose twin has their queue.
 ///
 /// # Errors
-/// [`Error::TwinInUse`].
+/// [`Error::twin_in_use`].
 pub fn require_own_queue(ctx: &Ctx, lock: &[u8]) -> Result<(), Error> {
     let twin = table(|table| table.tracked_twin(|| ctx.db(), lock));
-    twin.map_or(Ok(()), |twin| {
-        Err(Error::TwinInUse(Box::new([lock.into(), twin.into()])))
-    })
+    twin.map_or(Ok(()), |twin| Err(Error::twin_in_use([lock, &twin])))
 }
 
 /// Takes one step on a lock in the selected database: `decide` calls the rules, then their events are carried out.
 ///
 /// # Errors
-/// What `decide` returns; [`Error::WrongType`] if a key of the lock holds something else,
-/// [`Error::Replica`] at a replica, [`Error::InsideStep`].
+/// What `decide` returns; [`Error::WRONG_TYPE`] if a key of the lock holds something else,
+/// [`Error::REPLICA`] at a replica, [`Error::INSIDE_STEP`].
 pub fn step<T>(
     ctx: &Ctx,
     lock: &[u8],
@@ -112,14 +110,14 @@ impl<'a> Run<'a> {
     fn prepare(ctx: &'a Ctx, names: &'a Names, cause: Cause) -> Result<Self, Error> {
         require_rest()?;
         if is_replica() {
-            return Err(Error::Replica);
+            return Err(Error::REPLICA);
         }
         let stepping = Stepping::begin();
         let db = ctx.db();
         let mut queue = view(ctx, names, db, cause);
         let mut taken = waiting(|waiting| {
             let mut taken = waiting.spare.take().unwrap_or_default();
-            taken.greatest = waiting.conditions.greatest_token.get();
+            taken.greatest = waiting.greatest_token.get();
             taken
         });
         table(|table| table.take_into(&mut taken.tracked, db, names.name()));
@@ -162,7 +160,7 @@ impl<'a> Run<'a> {
                 wall: unusable.expires,
                 tick: None,
             };
-            return (Err(Error::WrongType), Some(due));
+            return (Err(Error::WRONG_TYPE), Some(due));
         }
         let mut step = Step::new(&mut state, rules, now);
         let answer = decide(&mut step);
@@ -200,7 +198,7 @@ impl<'a> Run<'a> {
             Ok((answer, due)) => (Ok(answer), due),
             Err(panic) => (Err(panic), Some(Due::default())),
         };
-        waiting(|waiting| waiting.conditions.greatest_token.set(self.taken.greatest));
+        waiting(|waiting| waiting.greatest_token.set(self.taken.greatest));
         if let Some(due) = due {
             self.keep(due);
         } else {
@@ -291,7 +289,7 @@ fn refuse_unplaced(lock: &LockId) {
     for client in blocked.into_iter().filter(|client| client.lock == *lock) {
         let waiter = table(|table| table.waiter(lock, &client.owner));
         if waiter.and_then(|waiter| waiter.ticket()) != Some(client.ticket) {
-            give_outcome(client.ticket, Outcome::Refused(Error::Internal));
+            give_outcome(client.ticket, Outcome::Refused(Error::INTERNAL));
         }
     }
 }

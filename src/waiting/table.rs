@@ -90,15 +90,15 @@ impl Table {
         self.contains(db(), &twin).then_some(twin)
     }
 
-    fn records(&self) -> impl Iterator<Item = &Record> {
-        self.databases.values().flat_map(HashMap::values)
-    }
-
     /// All locks of a database, or of all, that are tracked.
     pub fn all(&self, db: Option<i32>) -> Vec<LockId> {
-        let records = self.records().filter(|record| record.is_tracked());
-        let of_db = records.filter(|record| db.is_none_or(|db| record.id.db == db));
-        of_db.map(|record| record.id.clone()).collect()
+        let locks = self.order.iter().map(|((of, _), name)| (*of, name));
+        let of_db = locks.filter(|(of, _)| db.is_none_or(|db| db == *of));
+        let ids = of_db.map(|(db, name)| LockId {
+            db,
+            name: Rc::clone(name),
+        });
+        ids.collect()
     }
 
     /// Whether not all keys of a lock are at this node.
@@ -275,27 +275,9 @@ impl Table {
         self.tracked(id)?.line.get(owner)
     }
 
-    /// Whether a lock is bound to a connection for this owner.
-    pub fn is_session(&self, id: &LockId, owner: &[u8]) -> bool {
-        let Some(tracked) = self.tracked(id) else {
-            return false;
-        };
-        match &tracked.shared {
-            Some(shared) => shared
-                .get(owner)
-                .is_some_and(|holder| holder.session.is_some()),
-            None => tracked.sessions().any(|session| *session.owner == *owner),
-        }
-    }
-
     /// Whether several may hold a lock together.
     pub fn is_shared(&self, db: i32, name: &[u8]) -> bool {
         self.get(db, name)
             .is_some_and(|record| record.tracked.shared.is_some())
-    }
-
-    /// When an owner became one of the shared holders of a lock here, by the steady clock in microseconds.
-    pub fn shared_since(&self, id: &LockId, owner: &[u8]) -> Option<u64> {
-        self.tracked(id)?.shared.as_ref()?.get(owner)?.since
     }
 }

@@ -133,7 +133,6 @@ const SCAN_BATCH: usize = 500;
 
 /// As [`look_for_queues`], when the module is loaded and configured.
 pub fn begin(ctx: &Ctx) {
-    conditions::begin_to_see_commands(ctx);
     ensure_before_sleep();
     look_for_queues(ctx);
 }

@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::scope::{BLOCKING, Kind, LARGE, Scope, Wait};
 use super::world::{NAMES, World};
 use crate::lock::scripts::Sleep;
-use crate::lock::{self, Ask, GiveUp, Now, Owner, Refusal, TakeAway, Terms, WaitMode};
+use crate::lock::{self, Ask, GiveUp, Now, Owner, Refusal, Terms, WaitMode};
 
 /// Reads a step: an owner, on its second connection if a 1 follows; what it does; how.
 fn step(text: &str) -> Step {
@@ -189,11 +189,7 @@ fn application_data_is_refused_and_left_as_it_is() {
         };
         assert_eq!(step.release(&request).err(), refused);
         assert_eq!(step.renew(owner, 1).err(), refused);
-        let request = TakeAway {
-            owner: None,
-            force: true,
-        };
-        assert_eq!(step.break_lock(&request).err(), refused);
+        assert_eq!(step.break_lock(None, true).err(), refused);
         assert_eq!(step.force_unlock(now.wall()).err(), refused);
         assert_eq!(state, before);
     }

@@ -6,9 +6,7 @@ use super::life::{Life, heard_after};
 use super::oracle::{Asking, Cause, Checked, Queued, ensure};
 use super::scope::Wait;
 use super::world::{NAMES, World};
-use crate::lock::{
-    Ask, GiveUp, Joined, Limit, Millis, Outcome, Refusal, TakeAway, Terms, WaitMode,
-};
+use crate::lock::{Ask, GiveUp, Joined, Limit, Millis, Outcome, Refusal, Terms, WaitMode};
 
 impl World {
     pub(super) fn acquire(&mut self, request: Request) -> Checked {
@@ -293,11 +291,8 @@ impl World {
             }
             None => (self.count_holders() > 0, Cause::Breaks),
         };
-        let request = TakeAway {
-            owner: owner.map(|owner| NAMES[owner]),
-            force: false,
-        };
-        let broken = self.step(|mut step| step.break_lock(&request));
+        let of = owner.map(|owner| NAMES[owner]);
+        let broken = self.step(|mut step| step.break_lock(of, false));
         ensure!(broken == Ok(held), "broken: {broken:?}, held: {held}");
         self.freed_if(if held { cause } else { Cause::None })
     }
