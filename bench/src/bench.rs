@@ -1,15 +1,13 @@
 //! What all scenes share: how long they measure, their figures, where they report.
 
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use fairlock_testing::redisson::Scripts;
 
 use crate::crowd::Crowd;
 use crate::plot::Line;
 use crate::report::Report;
-use crate::server::{Kind, Server};
+use crate::server::Server;
 
 /// A run of the benchmarks.
 pub struct Bench {
@@ -19,8 +17,6 @@ pub struct Bench {
     pub rounds: usize,
     /// How long each measurement takes.
     pub window: Duration,
-    /// Redisson's.
-    pub scripts: Rc<Scripts>,
     pub report: Report,
     /// The lines of the picture: hand-offs a second by the number of clients.
     pub lines: Vec<Line>,
@@ -28,23 +24,15 @@ pub struct Bench {
 
 impl Bench {
     /// A run that has not begun.
-    pub fn new(quick: bool, scripts: Scripts) -> Self {
+    pub fn new(quick: bool) -> Self {
         let (rounds, window) = if quick { (1, 200) } else { (3, 1000) };
         Self {
             quick,
             rounds,
             window: Duration::from_millis(window),
-            scripts: Rc::new(scripts),
             report: Report::default(),
             lines: Vec::new(),
         }
-    }
-
-    /// A server that knows the scripts of its clients.
-    pub fn server(&self, kind: Kind) -> Result<Server> {
-        let mut server = Server::start(kind)?;
-        server.load(&self.scripts)?;
-        Ok(server)
     }
 
     /// Lets a crowd work for a time, or a little longer if it is slow, and measures it.

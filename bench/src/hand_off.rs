@@ -6,7 +6,7 @@ use crate::bench::{Bench, Contest, say};
 use crate::postgres::{Postgres, installed};
 use crate::report::{beside, in_thousands, spread};
 use crate::ring::gather::{self, Gather};
-use crate::server::Kind;
+use crate::server::{Kind, Server};
 
 const SIZES: [u32; 5] = [2, 16, 100, 1_000, 10_000];
 /// Of 1,000 clients of PostgreSQL each looks for a deadlock after a second of waiting, among all the others: that takes
@@ -57,8 +57,8 @@ pub fn run(bench: &mut Bench) -> Result<()> {
             for ((name, kind, gather), (_, contests)) in WAYS.into_iter().zip(&mut contests) {
                 say(&format!("{name}, {clients} clients, round {round}"));
                 // Each on a new server: no client of another contest is left.
-                let mut server = bench.server(kind)?;
-                let mut crowd = gather(bench, &mut server, *clients)?;
+                let mut server = Server::start(kind)?;
+                let mut crowd = gather(&mut server, *clients)?;
                 contests[place].push(bench.measure(&server, &mut crowd)?);
             }
             if let Some(postgres) = postgres.as_ref().filter(|_| *clients <= MOST_OF_POSTGRES) {

@@ -35,7 +35,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
         // A JVM takes longer to warm up than a quick run may last.
         return Ok(());
     }
-    let servers: Result<Vec<Server>> = SERVERS.iter().map(|kind| bench.server(*kind)).collect();
+    let servers: Result<Vec<Server>> = SERVERS.iter().map(|kind| Server::start(*kind)).collect();
     let servers = servers?;
     let mut jvm = Jvm::start(&servers)?;
     let mut contests: Vec<[Contest; CONTESTANTS.len()]> = vec![Default::default(); LOADS.len()];

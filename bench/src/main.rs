@@ -30,7 +30,6 @@ use std::num::NonZero;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use fairlock_testing::redisson::Scripts;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
@@ -65,14 +64,14 @@ fn main() -> Result<()> {
     let Arguments { quick, only, part } = Arguments::parse();
     allow_many_files()?;
     keep_off_the_servers_core();
-    let mut bench = Bench::new(quick, Scripts::newest().clone());
     match part.as_deref() {
         Some("instructions") => {
-            return instructions::run(&bench, only.as_deref().unwrap_or_default());
+            return instructions::run(only.as_deref().unwrap_or_default());
         }
         Some(other) => bail!("{other}: only instructions can be counted"),
         None => (),
     }
+    let mut bench = Bench::new(quick);
     let is_written = !quick && only.is_none();
     let mut loudest: f64 = 0.0;
     for (name, run) in SCENES {

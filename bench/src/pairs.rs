@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use fairlock_testing::lua::{self, sha1};
-use fairlock_testing::redisson::scripts::{Script, Scripts};
+use fairlock_testing::redisson::harvest::script;
 
 use crate::crowd::Member;
 use crate::resp::{Reply, encode};
@@ -112,7 +112,7 @@ pub enum Manner {
 }
 
 /// A connection that does nothing but pairs.
-pub fn pairs(manner: Manner, scripts: &Scripts, connection: u32) -> Batches {
+pub fn pairs(manner: Manner, connection: u32) -> Batches {
     let owner = &format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a{connection:04}:42")[..];
     let answers: &[Answer] = match manner {
         Manner::Fairlock | Manner::OwnScripts => &[Answer::Positive, Answer::Is(0)],
@@ -146,8 +146,8 @@ pub fn pairs(manner: Manner, scripts: &Scripts, connection: u32) -> Batches {
             }
             Manner::Redisson => {
                 let names = Names::of(key, connection);
-                encode(out, &names.try_lock(scripts, id));
-                encode(out, &names.unlock(scripts, id));
+                encode(out, &names.try_lock(id));
+                encode(out, &names.unlock(id));
                 encode(out, &[b"DEL", names.latch.as_bytes()]);
             }
         }
@@ -195,30 +195,24 @@ impl Names {
         [number, lock.as_bytes(), queue.as_bytes(), scores.as_bytes()]
     }
 
-    fn try_lock<'a>(&'a self, scripts: &'a Scripts, owner: &'a [u8]) -> Vec<&'a [u8]> {
-        let mut words = call(&scripts.try_lock);
+    fn try_lock<'a>(&'a self, owner: &'a [u8]) -> Vec<&'a [u8]> {
+        let mut words = call("try-lock");
         words.extend(self.keys(b"3"));
         words.extend([LEASE, owner, NOW, WAIT]);
         words
     }
 
     /// Takes the lock or joins the queue, at the client's time `now`.
-    pub fn lock<'a>(
-        &'a self,
-        scripts: &'a Scripts,
-        lease: &'a [u8],
-        owner: &'a [u8],
-        now: &'a [u8],
-    ) -> Vec<&'a [u8]> {
-        let mut words = call(&scripts.lock);
+    pub fn lock<'a>(&'a self, lease: &'a [u8], owner: &'a [u8], now: &'a [u8]) -> Vec<&'a [u8]> {
+        let mut words = call("lock");
         words.extend(self.keys(b"3"));
         words.extend([lease, owner, WAIT, now]);
         words
     }
 
     /// Gives up one hold.
-    pub fn unlock<'a>(&'a self, scripts: &'a Scripts, owner: &'a [u8]) -> Vec<&'a [u8]> {
-        let mut words = call(&scripts.unlock);
+    pub fn unlock<'a>(&'a self, owner: &'a [u8]) -> Vec<&'a [u8]> {
+        let mut words = call("unlock");
         words.extend(self.keys(b"5"));
         words.extend([self.channel.as_bytes(), self.latch.as_bytes()]);
         words.extend([&b"0"[..], LEASE, owner, NOW, b"publish", b"13500"]);
@@ -226,6 +220,7 @@ impl Names {
     }
 }
 
-fn call(script: &Script) -> Vec<&[u8]> {
-    vec![b"EVALSHA", script.sha1.as_bytes()]
+/// The begin of a call of Redisson's script for a role.
+fn call<'a>(role: &str) -> Vec<&'a [u8]> {
+    vec![b"EVALSHA", script(role).sha1.as_bytes()]
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use fairlock_testing::lua;
-use fairlock_testing::redisson::Scripts;
+use fairlock_testing::redisson::harvest::script;
 use fairlock_testing::{self as testing, Launch};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
@@ -34,7 +34,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one.
+    /// Starts one, which knows the scripts of its clients.
     pub fn start(kind: Kind) -> Result<Self> {
         Self::start_by(&[], kind, &[])
     }
@@ -54,7 +54,9 @@ impl Server {
         let server = testing::Server::launch(&launch.under(by));
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", server.port))?;
         let admin = client.get_connection()?;
-        Ok(Self { server, admin })
+        let mut server = Self { server, admin };
+        server.load()?;
+        Ok(server)
     }
 
     /// Its address.
@@ -69,9 +71,9 @@ impl Server {
 
     /// Makes it know all scripts that clients send, as it does after their first use: Redisson's, the packages' and
     /// redis-py's.
-    pub fn load(&mut self, scripts: &Scripts) -> Result<()> {
-        let redissons = [&scripts.try_lock, &scripts.lock, &scripts.unlock];
-        let texts = redissons.map(|script| &script.text[..]).into_iter();
+    fn load(&mut self) -> Result<()> {
+        let redissons = ["try-lock", "lock", "unlock"].into_iter();
+        let texts = redissons.map(|role| &script(role).text[..]);
         let own = lua::SCRIPTS.iter().map(|script| script.text.as_bytes());
         for text in texts.chain(own).chain([RELEASE.as_bytes()]) {
             let _: String = self.run(&[b"SCRIPT", b"LOAD", text])?;

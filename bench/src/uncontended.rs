@@ -6,7 +6,7 @@ use crate::bench::{Bench, Contest, say};
 use crate::crowd::Crowd;
 use crate::pairs::{Manner, PAIRS, pairs};
 use crate::report::{show, spread};
-use crate::server::Kind;
+use crate::server::{Kind, Server};
 
 /// Connections that send pairs all the time.
 const CONNECTIONS: u32 = 50;
@@ -39,8 +39,8 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     for round in 1..=bench.rounds {
         for ((name, manner, kind), contest) in CONTESTANTS.into_iter().zip(&mut contests) {
             say(&format!("{name}, round {round}"));
-            let server = bench.server(kind)?;
-            let members = (0..CONNECTIONS).map(|number| pairs(manner, &bench.scripts, number));
+            let server = Server::start(kind)?;
+            let members = (0..CONNECTIONS).map(|number| pairs(manner, number));
             let mut crowd = Crowd::connect(server.address(), members)?;
             contest.push(bench.measure(&server, &mut crowd)?);
         }

@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use tempfile::TempDir;
 
-use crate::bench::Bench;
 use crate::server::{Kind, Server};
 
 /// The server, and where callgrind writes what it counts.
@@ -18,7 +17,7 @@ pub struct Callgrind {
 
 impl Callgrind {
     /// Starts a server that knows Redisson's scripts. Nothing is counted yet.
-    pub fn start(bench: &Bench, kind: Kind) -> Result<Self> {
+    pub fn start(kind: Kind) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let out = directory.path().join("%p");
         let out = format!("--callgrind-out-file={}", out.display());
@@ -31,8 +30,7 @@ impl Callgrind {
             "--trace-children=yes",
             &out,
         ];
-        let mut server = Server::start_by(&by, kind, &["--hz", "1"])?;
-        server.load(&bench.scripts)?;
+        let server = Server::start_by(&by, kind, &["--hz", "1"])?;
         Ok(Self { server, directory })
     }
 

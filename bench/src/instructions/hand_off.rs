@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::callgrind::Callgrind;
 use super::count;
-use crate::bench::{Bench, say};
+use crate::bench::say;
 use crate::hand_off::WAYS;
 
 /// How many clients want the lock.
@@ -16,7 +16,7 @@ const TIMES: u64 = 400;
 pub type Row = (&'static str, [f64; CLIENTS.len()]);
 
 /// Counts those whose names contain `only`.
-pub fn rows(bench: &Bench, only: &str) -> Result<Vec<Row>> {
+pub fn rows(only: &str) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (name, kind, gather) in WAYS {
         if !name.contains(only) {
@@ -25,8 +25,8 @@ pub fn rows(bench: &Bench, only: &str) -> Result<Vec<Row>> {
         let mut row = [0.0; CLIENTS.len()];
         for (instructions, clients) in row.iter_mut().zip(CLIENTS) {
             say(&format!("hand-offs among {clients}: {name}"));
-            let mut callgrind = Callgrind::start(bench, kind)?;
-            let crowd = gather(bench, &mut callgrind.server, clients)?;
+            let mut callgrind = Callgrind::start(kind)?;
+            let crowd = gather(&mut callgrind.server, clients)?;
             *instructions = count(callgrind, crowd, TIMES)?.total();
         }
         rows.push((name, row));

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::bench::{Bench, say};
+use crate::bench::say;
 use crate::crowd::Crowd;
 use crate::pairs::{Answer, Batches, Manner, pairs};
 use crate::report::show;
@@ -52,7 +52,7 @@ const AREAS: [(&str, &str); 12] = [
 
 /// Counts, and prints a table of totals, one of where fairlock's go, and one of hand-offs: the rows whose names
 /// contain `only`.
-pub fn run(bench: &Bench, only: &str) -> Result<()> {
+pub fn run(only: &str) -> Result<()> {
     let mut rows = Vec::new();
     let [mut exclusive, mut shared] = [Counts::default(), Counts::default()];
     let timed = CONTESTANTS.map(|(name, manner, kind)| (name, kind, Step::Pair(manner)));
@@ -73,8 +73,8 @@ pub fn run(bench: &Bench, only: &str) -> Result<()> {
             continue;
         }
         say(name);
-        let mut callgrind = Callgrind::start(bench, kind)?;
-        let crowd = steps(bench, &mut callgrind.server, step)?;
+        let mut callgrind = Callgrind::start(kind)?;
+        let crowd = steps(&mut callgrind.server, step)?;
         let counts = count(callgrind, crowd, TIMES)?;
         rows.push((name, counts.total()));
         match step {
@@ -83,7 +83,7 @@ pub fn run(bench: &Bench, only: &str) -> Result<()> {
             _ => (),
         }
     }
-    let hand_offs = hand_off::rows(bench, only)?;
+    let hand_offs = hand_off::rows(only)?;
     println!("| pair | instructions |\n|---|---|");
     for (name, instructions) in rows {
         println!("| {name} | {} |", show(instructions));
@@ -112,12 +112,12 @@ enum Step {
 }
 
 /// A connection that does nothing but such steps.
-fn steps(bench: &Bench, server: &mut Server, step: Step) -> Result<Crowd> {
+fn steps(server: &mut Server, step: Step) -> Result<Crowd> {
     if step == Step::Shared {
         let _: i64 = server.run(&reader(b"another"))?;
     }
     let steps = match step {
-        Step::Pair(manner) => pairs(manner, &bench.scripts, 1),
+        Step::Pair(manner) => pairs(manner, 1),
         Step::Shared => Batches::new(&[Answer::Positive, Answer::Is(0)], |out, index| {
             let owner = format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a0001:{index}");
             encode(out, &reader(owner.as_bytes()));

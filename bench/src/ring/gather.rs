@@ -8,22 +8,21 @@ use super::KEY;
 use super::blocking::Blocking;
 use super::retrying::Retrying;
 use super::waiting::Waiting;
-use crate::bench::Bench;
 use crate::crowd::Crowd;
 use crate::server::Server;
 
 /// A way to bring so many clients together.
-pub type Gather = fn(&Bench, &mut Server, u32) -> Result<Crowd>;
+pub type Gather = fn(&mut Server, u32) -> Result<Crowd>;
 
 /// Clients blocked in `FAIRLOCK.ACQUIRE`.
-pub fn fairlock(_: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
+pub fn fairlock(server: &mut Server, clients: u32) -> Result<Crowd> {
     let members = (0..clients).map(Blocking::fairlock);
     let crowd = Crowd::connect(server.address(), members)?;
     all_wait(crowd, clients - 1, || server.info("blocked_clients"))
 }
 
 /// Clients blocked in BLPOP on a list with one token.
-pub fn token(_: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
+pub fn token(server: &mut Server, clients: u32) -> Result<Crowd> {
     let members = (0..clients).map(|_| Blocking::token());
     let crowd = Crowd::connect(server.address(), members)?;
     let crowd = all_wait(crowd, clients, || server.info("blocked_clients"))?;
@@ -32,25 +31,24 @@ pub fn token(_: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
 }
 
 /// Clients that retry. The server does not know of them until they ask.
-pub fn retrying(_: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
+pub fn retrying(server: &mut Server, clients: u32) -> Result<Crowd> {
     let members = (0..clients).map(|number| Retrying::new(number, clients));
     Crowd::connect(server.address(), members)
 }
 
 /// Clients that wait by ENQUEUE.
-pub fn polling(_: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
+pub fn polling(server: &mut Server, clients: u32) -> Result<Crowd> {
     queued(server, clients, Waiting::polling)
 }
 
 /// Clients that wait by the script of ENQUEUE.
-pub fn by_scripts(_: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
+pub fn by_scripts(server: &mut Server, clients: u32) -> Result<Crowd> {
     queued(server, clients, Waiting::by_scripts)
 }
 
 /// Clients of Redisson's scripts.
-pub fn redisson(bench: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
-    let member = |number| Waiting::redisson(&bench.scripts, number);
-    queued(server, clients, member)
+pub fn redisson(server: &mut Server, clients: u32) -> Result<Crowd> {
+    queued(server, clients, Waiting::redisson)
 }
 
 fn queued(server: &mut Server, clients: u32, member: impl Fn(u32) -> Waiting) -> Result<Crowd> {

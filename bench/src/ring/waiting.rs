@@ -3,12 +3,10 @@
 //! Redisson's own client in two ways: they stay subscribed, and receive messages on the connection that they ask on.
 //! So almost only the server's work on the lock is measured.
 
-use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use fairlock_testing::lua;
-use fairlock_testing::redisson::Scripts;
 
 use super::{KEY, LEASE};
 use crate::crowd::Member;
@@ -20,7 +18,7 @@ enum Words {
     /// By the same words each time.
     Same { ask: Vec<u8>, release: Vec<u8> },
     /// By scripts that take the client's time.
-    Redisson(Rc<Scripts>),
+    Redisson,
 }
 
 /// One client.
@@ -69,8 +67,8 @@ impl Waiting {
     }
 
     /// A client of Redisson's scripts.
-    pub fn redisson(scripts: &Rc<Scripts>, number: u32) -> Self {
-        Self::new(Words::Redisson(Rc::clone(scripts)), number)
+    pub fn redisson(number: u32) -> Self {
+        Self::new(Words::Redisson, number)
     }
 
     fn new(words: Words, number: u32) -> Self {
@@ -91,11 +89,11 @@ impl Waiting {
     fn ask(&self, out: &mut Vec<u8>) {
         match &self.words {
             Words::Same { ask, .. } => out.extend(ask),
-            Words::Redisson(scripts) => {
+            Words::Redisson => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH);
                 let now = now.unwrap_or_default().as_millis().to_string();
                 let owner = self.owner.as_bytes();
-                encode(out, &self.names.lock(scripts, LEASE, owner, now.as_bytes()));
+                encode(out, &self.names.lock(LEASE, owner, now.as_bytes()));
             }
         }
     }
@@ -109,8 +107,8 @@ impl Waiting {
                 out.extend(release);
                 self.unanswered = 1;
             }
-            Words::Redisson(scripts) => {
-                encode(out, &self.names.unlock(scripts, self.owner.as_bytes()));
+            Words::Redisson => {
+                encode(out, &self.names.unlock(self.owner.as_bytes()));
                 encode(out, &[b"DEL", self.names.latch()]);
                 self.unanswered = 2;
             }
@@ -154,7 +152,7 @@ impl Member for Waiting {
     }
 
     fn receive(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
-        let is_redisson = matches!(self.words, Words::Redisson(_));
+        let is_redisson = matches!(self.words, Words::Redisson);
         match reply {
             // The first one confirms the subscription.
             Reply::Push if !std::mem::replace(&mut self.subscribed, true) => (),

@@ -41,19 +41,6 @@ impl Wire {
         let _ = self.socket.get_mut().write_all(bytes.as_bytes());
     }
 
-    /// Sends one command of any words.
-    pub fn send_words(&mut self, words: &[Vec<u8>]) {
-        let mut command = redis::Cmd::new();
-        for word in words {
-            command.arg(word);
-        }
-        let sent = self
-            .socket
-            .get_mut()
-            .write_all(&command.get_packed_command());
-        sent.expect("sent");
-    }
-
     /// The next line from the server, as in the protocol; empty when the connection is closed.
     pub fn line(&mut self) -> String {
         self.line_if_open().unwrap_or_default()

@@ -1,12 +1,9 @@
 //! The scripts of a release, taken from a real client at work: what MONITOR shows on a plain
 //! server while it locks, waits, gives up and unlocks.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
-use std::sync::{Arc, LazyLock, Mutex};
-use std::thread;
+use std::sync::LazyLock;
 
-use crate::client::show;
+use crate::client::{Wire, show};
 use crate::redisson::{Driver, NEWEST};
 use crate::server::Server;
 use crate::wait::wait_until;
@@ -63,7 +60,7 @@ pub fn harvest(release: &str) -> Vec<Script> {
     // A lease that ended because its client got no processor for two thirds of it would leave no wait to give up.
     let settings = ["lockWatchdogTimeout=6000", "useScriptCache=false"];
     let [driver] = Driver::several([release], &server, &settings);
-    let monitor = Monitor::start(&server);
+    let mut monitor = Monitor::start(&server);
     let mut scripts: Vec<Script> = Vec::new();
     for (roles, thread, operation) in STEPS {
         // A release that has no such lock says so, and sends nothing.
@@ -73,7 +70,6 @@ pub fn harvest(release: &str) -> Vec<Script> {
                 monitor.unknown(&scripts).len() == roles.len()
             });
         }
-        monitor.catch_up();
         let found = monitor.unknown(&scripts);
         assert!(
             found.len() <= roles.len(),
@@ -105,45 +101,39 @@ type Words = Vec<Vec<u8>>;
 /// Records the commands that a server gets.
 struct Monitor<'s> {
     server: &'s Server,
-    seen: Arc<Mutex<Vec<Words>>>,
+    wire: Wire,
+    seen: Vec<Words>,
 }
 
 impl<'s> Monitor<'s> {
     fn start(server: &'s Server) -> Self {
-        let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
-        socket.write_all(b"MONITOR\r\n").expect("sent");
-        let mut lines = BufReader::new(socket).lines();
-        assert_eq!(lines.next().expect("a reply").expect("a line"), "+OK");
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let taken = Arc::clone(&seen);
-        thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                let (_, command) = line.split_once("] ").expect("a command");
-                // MONITOR also shows the commands that scripts call, marked as theirs.
-                if !line.contains(" lua] ") {
-                    taken.lock().expect("no panic").push(words(command));
-                }
-            }
-        });
-        Self { server, seen }
+        let mut wire = Wire::new(server.port);
+        wire.send("MONITOR");
+        wire.until("+OK");
+        Self {
+            server,
+            wire,
+            seen: Vec::new(),
+        }
     }
 
-    /// Waits until it has seen all commands so far.
-    fn catch_up(&self) {
-        let before = self.seen.lock().expect("no panic").len();
-        let marker = format!("seen-{before}");
-        self.server.connect().run(&format!("ECHO {marker}"));
-        wait_until("the monitor has caught up", || {
-            let seen = self.seen.lock().expect("no panic");
-            seen.iter()
-                .any(|words| words.last().is_some_and(|word| word == marker.as_bytes()))
-        });
+    /// Takes up all commands so far.
+    fn catch_up(&mut self) {
+        const MARK: &str = "seen-until-here";
+        self.server.connect().run(&format!("ECHO {MARK}"));
+        let lines = self.wire.until(MARK);
+        // MONITOR also shows the commands that scripts call, marked as theirs.
+        let sent = lines.iter().filter(|line| !line.contains(" lua] "));
+        let commands = sent.filter_map(|line| line.split_once("] "));
+        self.seen
+            .extend(commands.map(|(_, command)| words(command)));
     }
 
     /// Calls of scripts that are not known yet, one of each.
-    fn unknown(&self, known: &[Script]) -> Vec<Words> {
+    fn unknown(&mut self, known: &[Script]) -> Vec<Words> {
+        self.catch_up();
         let mut found: Vec<Words> = Vec::new();
-        for words in self.seen.lock().expect("no panic").iter() {
+        for words in &self.seen {
             // A client tries scripts of other kinds when it connects.
             let is_ours = |key: &Vec<u8>| {
                 LOCKS.contains(&key.as_slice()) || key.starts_with(b"redisson_lock_")

@@ -47,8 +47,3 @@ pub fn folder(release: &str) -> PathBuf {
     );
     folder.join(release)
 }
-
-/// A release's own jar.
-pub fn jar(release: &str) -> PathBuf {
-    folder(release).join(format!("redisson-{release}.jar"))
-}

@@ -1,11 +1,12 @@
 //! Uses the lock by Redisson's own scripts, which run as Lua or natively, as the server is
 //! configured at the moment.
 
+use std::sync::LazyLock;
 use std::thread;
 use std::time::Duration;
 
 use fairlock_testing::needs_only_rust;
-use fairlock_testing::redisson::Scripts;
+use fairlock_testing::redisson::harvest::{SCRIPTS, script};
 use fairlock_testing::resp::Reply;
 
 use super::polling::{self, listen, quiet, script_acquired};
@@ -20,7 +21,7 @@ const LATCH_TTL: &str = "1000";
 /// Fetches the scripts, which takes longer than a round may wait.
 pub fn fetch_scripts() {
     if !needs_only_rust() {
-        Scripts::newest();
+        LazyLock::force(&SCRIPTS);
     }
 }
 
@@ -45,7 +46,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
 
 fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
     let request = actor.request(lock, Way::Script, lease, false);
-    let text = String::from_utf8_lossy(&Scripts::newest().lock.text).into_owned();
+    let text = String::from_utf8_lossy(&script("lock").text).into_owned();
     let (name, queue, deadlines) = (lock_name(lock), key("queue", lock), key("timeout", lock));
     let (owner, lease) = (actor.name.clone(), lease.to_string());
     let mut retry_after = Duration::ZERO;
@@ -69,7 +70,7 @@ fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
 
 /// Until no hold is left: asking again after a lost reply may have added one.
 fn unlock(actor: &mut Actor, lock: usize) -> Result<(), Over> {
-    let text = String::from_utf8_lossy(&Scripts::newest().unlock.text).into_owned();
+    let text = String::from_utf8_lossy(&script("unlock").text).into_owned();
     let (name, queue, deadlines) = (lock_name(lock), key("queue", lock), key("timeout", lock));
     let (channel, owner, lease) = (key("_channel", lock), actor.name.clone(), LEASE.to_string());
     loop {
