@@ -6,21 +6,14 @@
 use fairlock_testing::redisson::{Driver, NEWEST};
 use fairlock_testing::{Client, Listener, Server, wait_until};
 
+use crate::topologies::commands;
+
 /// Where plain locks and all made like them listen, and publish when they are unlocked.
 const CHANNEL: &str = "redisson_lock__channel:{k}";
 
 fn one(server: &Server) -> Driver {
     let [driver] = Driver::several([NEWEST], server, &[]);
     driver
-}
-
-/// How often a script of a plain lock has replied that the lock is held: it calls PTTL then.
-fn refusals(server: &Server) -> u64 {
-    let line = server.info("commandstats", "cmdstat_pttl");
-    let calls = line
-        .strip_prefix("calls=")
-        .and_then(|rest| rest.split(',').next());
-    calls.map_or(0, |calls| calls.parse().expect("a number"))
 }
 
 /// A plain lock waits for one that is taken and freed by these steps. It is free then, and the plain one goes on
@@ -35,10 +28,12 @@ fn freed_under_a_plain_waiter(
     let mut client = server.connect();
     let listener = Listener::new(server.port, CHANNEL);
     take(&mut client);
-    let before = refusals(server);
+    // A script of a plain lock calls it when it replies that the lock is held.
+    let mut refusals = || commands(&mut client, "pttl");
+    let before = refusals();
     let waiter = driver.send("waiter", "lock plain:k");
     // It asks, listens, and asks once more before it waits.
-    wait_until("it waits", || refusals(server) >= before + 2);
+    wait_until("it waits", || refusals() >= before + 2);
     free(&mut client);
     // Earlier messages would have come before these answers.
     for _ in 0..20 {

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
+use fairlock_testing::resp::Reply;
+
 /// A command as it was replicated.
 #[derive(Debug)]
 pub struct Effect {
@@ -89,23 +91,16 @@ impl Replica {
     }
 
     fn command(&mut self) -> Option<Vec<String>> {
-        let count = self.header('*')?;
-        (0..count).map(|_| self.word()).collect()
-    }
-
-    fn word(&mut self) -> Option<String> {
-        let length = self.header('$')?;
-        let mut bytes = vec![0; usize::try_from(length).ok()? + 2];
-        self.socket.read_exact(&mut bytes).ok()?;
-        self.offset += length + 2;
-        bytes.truncate(bytes.len() - 2);
-        Some(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    fn header(&mut self, kind: char) -> Option<u64> {
-        let mut line = String::new();
-        let read = self.socket.read_line(&mut line).ok()?;
-        self.offset += read as u64;
-        line.trim_end().strip_prefix(kind)?.parse().ok()
+        let reply = Reply::read(&mut self.socket).ok()?;
+        // As many bytes as the master has sent: there is one way to write a command.
+        let mut command = redis::Cmd::new();
+        for word in reply.items() {
+            if let Reply::Bulk(bytes) = word {
+                command.arg(bytes);
+            }
+        }
+        self.offset += command.get_packed_command().len() as u64;
+        let words = reply.items().iter();
+        Some(words.map(|word| word.text().into_owned()).collect())
     }
 }

@@ -290,7 +290,13 @@ fn call(
     } else {
         vec![b"EVAL".to_vec(), script.text.clone()]
     };
-    words.push(names.len().to_string().into_bytes());
+    // The server takes a number with any of these in front for none.
+    let before = if dice.one_in(200) {
+        dice.pick(&["0", "+", " "])
+    } else {
+        ""
+    };
+    words.push(format!("{before}{}", names.len()).into_bytes());
     words.extend(names.into_iter().map(|name| name.clone().into_bytes()));
     words.extend(
         arguments

@@ -225,37 +225,6 @@ fn it_is_switched_on_and_off_while_clients_go_on() {
 }
 
 #[test]
-fn what_it_does_not_know_is_left_to_the_script() {
-    let [lua, native] = both(&[]);
-    let (mut lua, mut client) = (with_scripts(&lua), with_scripts(&native));
-    let mut strange = call("lock");
-    strange[6] = b"soon".to_vec();
-    let mut short = call("unlock");
-    short.pop();
-    let [padded, signed] = ["03", "+3"].map(|number| {
-        let mut words = call("lock");
-        words[2] = number.as_bytes().to_vec();
-        words
-    });
-    for words in [strange, short, padded, signed] {
-        let expected = lua.run_words(&words);
-        assert_eq!(code(&expected), "ERR");
-        assert_eq!(client.run_words(&words), expected);
-    }
-    for other in ["SET k x", "SET redisson_lock_queue:{k} x"] {
-        for client in [&mut lua, &mut client] {
-            client.run("FLUSHALL");
-            client.run(other);
-        }
-        let expected = lua.run_words(&call("lock"));
-        assert_eq!(code(&expected), "WRONGTYPE");
-        assert_eq!(client.run_words(&call("lock")), expected);
-    }
-    assert_eq!(counters(&native, "lua"), ["lock:5", "unlock:1"]);
-    assert_eq!(counters(&native, "intercepted"), [""; 0]);
-}
-
-#[test]
 fn events_are_those_of_the_script() {
     let [lua, native] = both(&["--notify-keyspace-events", "KEA"]);
     let [of_lua, of_native] = [lua, native].map(|server| {
@@ -284,21 +253,6 @@ fn events_are_those_of_the_script() {
     });
     assert_eq!(of_native, of_lua);
     assert!(of_native.len() > 15, "{of_native:?}");
-}
-
-#[test]
-fn in_a_transaction_it_runs_natively_too() {
-    let server = intercepting(&[]);
-    let mut client = server.connect();
-    client.run("MULTI");
-    assert_eq!(client.run_words(&call("lock")), "QUEUED");
-    assert_eq!(client.run_words(&call("unlock")), "QUEUED");
-    client.assert_reply("EXEC", "[(nil), 1]");
-    assert_eq!(counters(&server, "intercepted"), ["lock:1", "unlock:1"]);
-    // A watched lock that a script changed fails the transaction.
-    client.run("WATCH k");
-    server.connect().run_words(&call("lock"));
-    assert_eq!(client.at_once(&["PING"]), "(nil)");
 }
 
 #[test]
