@@ -1,5 +1,7 @@
 //! One lock with its holder and two waiters, and what it looks like when the head's turn has come.
 
+use std::fs;
+
 use fairlock_testing::{Blocked, Client, Listener, Server, wait_until};
 
 /// Milliseconds; long enough for no turn to end while a test looks.
@@ -157,4 +159,12 @@ pub fn now(client: &mut Client) -> i64 {
         .filter_map(|number| number.parse().ok())
         .collect();
     numbers[0] * 1000 + numbers[1] / 1000
+}
+
+/// What a server has written to its append-only file.
+pub fn appended(server: &Server) -> String {
+    let files = fs::read_dir(server.dir().join("appendonlydir")).expect("a folder");
+    let texts = files.map(|file| fs::read(file.expect("a file").path()).expect("readable"));
+    let texts = texts.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    texts.collect()
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlock_testing::{Client, Server, give_up, wait_until};
+use fairlock_testing::{Client, Server, follow, give_up, wait_until};
 use fastrand::Rng;
 
 use crate::connection::{Answers, Connection, garbage, pack};
@@ -61,11 +61,7 @@ impl Stage {
         let mut control = server.connect();
         let forms = FAIRLOCK.iter().filter_map(|form| form.split_once(' '));
         control.assert_calls_all(forms.map(|(_, call)| call));
-        let replicaof = format!("REPLICAOF 127.0.0.1 {}", server.port);
-        assert_eq!(replica.connect().run(&replicaof), "OK");
-        wait_until("the replica is up to date", || {
-            replica.info("replication", "master_link_status") == "up"
-        });
+        follow(&replica, &server);
         let flush_is_fragile = is_fragile(&server);
         let material = Material {
             dumps: VALUES

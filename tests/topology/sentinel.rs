@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlock_testing::{Client, Server, free_port, wait_until};
+use fairlock_testing::{Client, Server, follow, free_port, wait_until};
 use tempfile::TempDir;
 
 use crate::scene::{QUEUE, Scene, goes_on};
@@ -106,17 +106,7 @@ impl Installation {
         let servers: Vec<Server> = (0..3).map(|_| Server::with(&options)).collect();
         let master = servers[0].port;
         for replica in &servers[1..] {
-            assert_eq!(
-                replica
-                    .connect()
-                    .run(&format!("REPLICAOF 127.0.0.1 {master}")),
-                "OK"
-            );
-        }
-        for replica in &servers[1..] {
-            wait_until("it is up to date", || {
-                replica.info("replication", "master_link_status") == "up"
-            });
+            follow(replica, &servers[0]);
         }
         let sentinels: Vec<_> = (0..SENTINELS).map(|_| Sentinel::start(master)).collect();
         let installation = Self { servers, sentinels };

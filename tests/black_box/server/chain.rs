@@ -1,12 +1,10 @@
 //! A replica of a replica: what it is sent, and when it becomes the master.
 
-use std::fs;
-
 use fairlock_testing::{Listener, Server, follow, wait_until};
 
 use super::promotion::{LONG_TURN, SHORT_TURN, pair, promote, wait_past};
 use super::replication::{exercise, same_keys};
-use crate::scene::{AOF, QUEUE, now};
+use crate::scene::{AOF, QUEUE, appended, now};
 
 fn chain(options: &[&str]) -> (Server, Server, Server) {
     let (master, middle) = pair(options);
@@ -140,12 +138,7 @@ fn a_wake_up_is_not_in_the_append_only_file() {
     let mut client = server.connect();
     client.int("FAIRLOCK.RELEASE k a");
     client.int("FAIRLOCK.ACQUIRE k p ENQUEUE");
-    let files = fs::read_dir(server.dir().join("appendonlydir")).expect("files");
-    let mut text = String::new();
-    for file in files {
-        let bytes = fs::read(file.expect("a file").path()).expect("readable");
-        text.push_str(&bytes.escape_ascii().to_string());
-    }
+    let text = appended(&server);
     assert!(text.contains("RPUSH"), "{text}");
     assert!(!text.to_uppercase().contains("PUBLISH"), "{text}");
 }

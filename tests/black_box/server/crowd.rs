@@ -83,31 +83,23 @@ fn ten_thousand_waiters_join_leave_and_are_served_in_order() {
 }
 
 /// A queue of waiters that have not asked for longer than their patience.
-fn queue_dead(client: &mut Client, number: usize) {
+fn queue_dead(server: &Server, client: &mut Client, number: usize) {
     client.run_many((0..number).map(|n| format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE PATIENCE 1")));
     wait_until("the last deadline is over", || {
         left(client, number - 1) == 0
     });
     // By the clock. Deadlines do not run while the server does not listen, for which a busy machine is enough: it makes
     // up for less than a second.
-    let until = uptime(client) + 2;
-    wait_until("a second more", || uptime(client) >= until);
-}
-
-fn uptime(client: &mut Client) -> u64 {
-    let info = client.text("INFO server");
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix("uptime_in_seconds:"));
-    line.and_then(|text| text.trim().parse().ok())
-        .expect("a number")
+    let uptime = || server.info("server", "uptime_in_seconds").parse::<u64>();
+    let until = uptime().expect("a number") + 2;
+    wait_until("a second more", || uptime().expect("a number") >= until);
 }
 
 #[test]
 fn a_crowd_of_dead_waiters_is_dropped_in_pieces_and_no_waiter_overtakes() {
     let (server, mut client) = Server::connected_with(&["--fairlock.turn", "600000"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    queue_dead(&mut client, 1_250);
+    queue_dead(&server, &mut client, 1_250);
     let living = server.block("FAIRLOCK.ACQUIRE k b");
     let behind = server.block("FAIRLOCK.ACQUIRE k c");
     // No time for a second piece passes in a transaction.
@@ -132,7 +124,7 @@ fn a_crowd_of_dead_waiters_is_dropped_in_pieces_and_no_waiter_overtakes() {
     // A newcomer between two pieces waits behind the living waiters.
     client.assert_reply("FAIRLOCK.CANCEL k c", "1");
     assert_eq!(behind.reply(), "(nil)");
-    queue_dead(&mut client, 1_250);
+    queue_dead(&server, &mut client, 1_250);
     let living = server.block("FAIRLOCK.ACQUIRE k d");
     let replies = client.at_once(&[
         "FAIRLOCK.RELEASE k b",
@@ -148,9 +140,9 @@ fn a_crowd_of_dead_waiters_is_dropped_in_pieces_and_no_waiter_overtakes() {
 
 #[test]
 fn a_dead_waiter_that_asks_between_two_pieces_is_alive() {
-    let (_server, mut client) = Server::connected();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    queue_dead(&mut client, 1_500);
+    queue_dead(&server, &mut client, 1_500);
     let replies = client.at_once(&[
         "FAIRLOCK.RELEASE k a",
         "FAIRLOCK.ACQUIRE k dead1000 ENQUEUE PATIENCE 600000",

@@ -1,8 +1,10 @@
-//! Durations in `INFO fairlock`, counted by upper bounds, as histograms of Prometheus are.
+//! Durations in `INFO fairlock`: percentiles, and numbers counted by upper bounds, as histograms of Prometheus are.
 
 use std::collections::BTreeMap;
 
 use fairlock_testing::{Server, wait_until};
+
+use super::stats::stats;
 
 /// The durations of one kind: how many took at most a number of microseconds.
 struct Durations {
@@ -54,13 +56,13 @@ fn each_duration_counts_in_its_bucket_and_all_above() {
     wait_until("a while has passed", || client.int("PTTL k") < left - 120);
     client.int("FAIRLOCK.RELEASE k a");
     waiter.int();
-    for _ in 0..3 {
+    for _ in 0..100 {
         client.int("FAIRLOCK.ACQUIRE short a");
         client.int("FAIRLOCK.RELEASE short a");
     }
     let waits = durations(&server, "wait_time");
     let holds = durations(&server, "hold_time");
-    assert_eq!((waits.count, holds.count), (1, 4));
+    assert_eq!((waits.count, holds.count), (1, 101));
     assert!(waits.sum > 100_000 && holds.sum > waits.sum);
     for (bound, count) in &waits.by_bound {
         // The histogram is good for two digits.
@@ -74,6 +76,14 @@ fn each_duration_counts_in_its_bucket_and_all_above() {
     let counts: Vec<_> = holds.by_bound.values().copied().collect();
     assert!(counts.is_sorted(), "{counts:?}");
     // The long one is in no bucket below its own, the short ones are in the last, too.
-    assert!(holds.by_bound[&100_000] <= 3, "{counts:?}");
-    assert_eq!(counts[14], 4);
+    assert!(holds.by_bound[&100_000] <= 100, "{counts:?}");
+    assert_eq!(counts[14], 101);
+    let times = stats(&server);
+    let time = |name: &str| times[&format!("{name}_usec")];
+    assert!(time("wait_time_p50") > 100_000 && time("wait_time_max") > 100_000);
+    // The median is that of the short ones.
+    assert!(time("hold_time_p50") < 100_000, "{times:?}");
+    assert!(time("hold_time_p50") <= time("hold_time_p99"), "{times:?}");
+    assert!(time("hold_time_p99") <= time("hold_time_max"), "{times:?}");
+    assert!(time("hold_time_max") >= 115_000, "{times:?}");
 }

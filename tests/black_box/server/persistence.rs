@@ -4,7 +4,7 @@ use fairlock_testing::{Server, wait_until};
 
 use super::replication::dump;
 
-use crate::scene::AOF;
+use crate::scene::{AOF, appended};
 
 /// A lock on which everything has happened once.
 fn busy_lock(server: &Server) {
@@ -78,14 +78,8 @@ fn the_append_only_file_holds_plain_commands_one_transaction_a_step() {
     client.int("FAIRLOCK.RELEASE k a");
     waiter.int();
     client.int("FAIRLOCK.RELEASE k b");
-    let folder = server.dir().join("appendonlydir");
     let read = || {
-        let files = std::fs::read_dir(&folder).expect("the folder");
-        let incr = files
-            .flatten()
-            .find(|file| file.file_name().to_string_lossy().contains("incr"));
-        let bytes = std::fs::read(incr.expect("a file").path()).expect("its bytes");
-        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let text = appended(&server);
         let words = text.lines().filter(|line| !line.starts_with(['*', '$']));
         let names = [
             "MULTI",

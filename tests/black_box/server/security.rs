@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream, UdpSocket};
 
 use fairlock_testing::commands::{COMMANDS, Command, SCRIPTS, calls_of_a_lock, of_a_lock, on};
-use fairlock_testing::{Client, Listener, Server, Wire, wait_until};
+use fairlock_testing::{Client, Listener, Server, Wire, follow};
 
 use crate::scene::AOF;
 
@@ -198,11 +198,8 @@ const SMUGGLED: &[u8] = b"x\r\n*1\r\n$8\r\nFLUSHALL\r\n+OK\r\n\0\n# a line of th
 #[test]
 fn nothing_is_smuggled_into_replies_files_replicas_or_the_log() {
     let server = Server::with(AOF);
-    let port = server.port.to_string();
-    let replica = Server::with(&["--replicaof", &format!("127.0.0.1 {port}")]);
-    wait_until("it follows", || {
-        replica.info("replication", "master_link_status") == "up"
-    });
+    let replica = Server::start();
+    follow(&replica, &server);
     let mut client = server.connect();
     client.run("SET precious 1");
     let lock = [b"k", SMUGGLED].concat();

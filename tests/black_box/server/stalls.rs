@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use fairlock_testing::{Blocked, Client, Server, Wire, wait_until};
 
+use crate::scene::now;
+
 const TURN: &str = "3000";
 /// Longer than a turn.
 const STALL: Duration = Duration::from_secs(4);
@@ -118,14 +120,7 @@ fn a_waiter_of_which_only_the_score_is_known_outlives_a_stall() {
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.run("RPUSH redisson_lock_queue:{k} f");
-    let time = client.run("TIME");
-    let seconds: u64 = time[1..]
-        .split(',')
-        .next()
-        .expect("a time")
-        .parse()
-        .expect("a number");
-    let score = (seconds + 3) * 1000;
+    let score = now(&mut client) + 3000;
     client.run(&format!("ZADD redisson_lock_timeout:{{k}} {score} f"));
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     server.while_stopped(|| sleep(STALL));

@@ -1,13 +1,15 @@
-//! `INFO fairlock`.
+//! `INFO fairlock`, and the module's own key events: what is counted and what is announced of each step.
 
 use std::collections::BTreeMap;
 
 use fairlock_testing::{Server, wait_until};
 
-fn stats(server: &Server) -> BTreeMap<String, i64> {
+use super::events::{announcing, own_events};
+
+/// The fields, without durations counted by their bounds.
+pub fn stats(server: &Server) -> BTreeMap<String, i64> {
     let info = server.connect().text("INFO fairlock");
     let pairs = info.lines().filter_map(|line| line.split_once(':'));
-    // Durations counted by their bounds have tests of their own, in `durations`.
     let numbers = pairs.filter(|(name, _)| !name.contains("_usec_"));
     numbers
         .map(|(name, number)| {
@@ -80,108 +82,131 @@ fn the_section_is_plain_numbers() {
     assert!(!client.text("INFO").contains("# fairlock\n"));
 }
 
+/// The module's own events during some steps, and behind a semicolon what was counted.
+#[track_caller]
+fn told(server: &Server, steps: impl FnOnce()) -> String {
+    let mut events = Vec::new();
+    let counts = counts(server, || events = own_events(server, steps));
+    format!("{}; {}", events.join(", "), counts.join(", "))
+}
+
+/// Commands, one a line; behind an arrow what is told of them, if anything is. The first release leaves a hold.
+const STEPS: &str = "
+    ACQUIRE k a -> acquire k; acquisitions_immediate +1
+    ACQUIRE k a -> ; acquisitions_reentrant +1
+    ACQUIRE k a ONCE -> ; acquisitions_reentrant +1
+    ACQUIRE k c NOWAIT
+    ACQUIRE k b ENQUEUE -> enqueue k; locks_with_waiters_or_session +1
+    ACQUIRE k b ENQUEUE
+    CANCEL k c
+    RELEASE k b
+    RELEASE k a TOKEN 1
+    RELEASE k a
+    RENEW k a
+    RENEW k c
+    BREAK other
+    QUEUE k
+    HOLDERS k
+    INFO k
+    LOCKS
+    ACQUIRE k
+    RELEASE k a -> release k; releases +1
+    ACQUIRE k b ENQUEUE -> acquire k; acquisitions_handed_off +1, locks_with_waiters_or_session -1
+    ACQUIRE k c ENQUEUE -> enqueue k; locks_with_waiters_or_session +1
+    CANCEL k c -> cancel k; cancels +1, locks_with_waiters_or_session -1
+    BREAK k -> release k; releases +1";
+
 #[test]
-fn acquisitions_and_releases_are_counted() {
-    let (server, mut client) = Server::connected();
-    let immediate = counts(&server, || {
-        client.int("FAIRLOCK.ACQUIRE k a");
-    });
-    assert_eq!(immediate, ["acquisitions_immediate +1"]);
-    let reentrant = counts(&server, || {
-        client.int("FAIRLOCK.ACQUIRE k a");
-        client.int("FAIRLOCK.ACQUIRE k a ONCE");
-    });
-    assert_eq!(reentrant, ["acquisitions_reentrant +2"]);
-    let in_vain = counts(&server, || {
-        client.run("FAIRLOCK.ACQUIRE k b NOWAIT");
-        client.run("FAIRLOCK.RELEASE k b");
-        // One hold remains.
-        client.run("FAIRLOCK.RELEASE k a");
-    });
-    assert_eq!(in_vain, [""; 0]);
+fn each_step_is_counted_and_announced_and_what_did_not_happen_is_not() {
+    let server = announcing(&["--fairlock.turn", "60000"]);
+    let mut client = server.connect();
+    for case in STEPS.trim().lines() {
+        let (words, expected) = case
+            .trim()
+            .split_once(" -> ")
+            .unwrap_or((case.trim(), "; "));
+        let found = told(&server, || drop(client.run(&format!("FAIRLOCK.{words}"))));
+        assert_eq!(found, expected, "{words}");
+    }
+}
+
+#[test]
+fn each_wait_is_counted_and_announced_by_its_end() {
+    let server = announcing(&[]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
+    for (end, expected) in [
+        ("time", "timeouts +1"),
+        ("CLIENT UNBLOCK", "timeouts +1"),
+        ("CANCEL", "cancels +1"),
+        ("a second request", "take_overs +1, timeouts +1"),
+        ("disconnect", "disconnects +1"),
+    ] {
+        let found = told(&server, || {
+            let wait = if end == "time" { " WAIT 50" } else { "" };
+            let waiter = server.block(&format!("FAIRLOCK.ACQUIRE k b{wait}"));
+            match end {
+                "CLIENT UNBLOCK" => drop(client.run(&format!("{end} {}", waiter.id))),
+                "CANCEL" => assert_eq!(client.int("FAIRLOCK.CANCEL k b"), 1),
+                "a second request" => {
+                    client.assert_reply("FAIRLOCK.ACQUIRE k b WAIT 50", "(nil)");
+                }
+                _ => (),
+            }
+            if end == "disconnect" {
+                waiter.disconnect();
+                wait_until("b has left", || {
+                    client.int("LLEN redisson_lock_queue:{k}") == 1
+                });
+            } else {
+                let reply = waiter.reply();
+                assert_eq!(reply == "(nil)", end != "a second request", "{reply}");
+            }
+        });
+        assert_eq!(found, format!("enqueue k, cancel k; {expected}"), "{end}");
+    }
+    client.int("FAIRLOCK.CANCEL k p");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    let handed_off = counts(&server, || {
+    let found = told(&server, || {
         client.int("FAIRLOCK.RELEASE k a");
         waiter.int();
     });
-    let expected = [
-        "acquisitions_handed_off +1",
-        "blocked_clients -1",
-        "locks_with_waiters_or_session -1",
-        "releases +1",
-    ];
-    assert_eq!(handed_off, expected);
+    let expected = "release k, acquire k; acquisitions_handed_off +1, blocked_clients -1, \
+        locks_with_waiters_or_session -1, releases +1";
+    assert_eq!(found, expected);
 }
 
 #[test]
-fn a_polling_waiter_that_takes_the_lock_was_handed_it() {
-    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "60000"]);
-    client.int("FAIRLOCK.ACQUIRE k a");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    client.int("FAIRLOCK.RELEASE k a");
-    let taken = counts(&server, || {
-        client.int("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    });
-    let expected = [
-        "acquisitions_handed_off +1",
-        "locks_with_waiters_or_session -1",
-    ];
-    assert_eq!(taken, expected);
-}
-
-#[test]
-fn waits_that_end_without_the_lock_are_counted_by_their_end() {
-    let (server, mut client) = Server::connected();
+fn lease_ends_and_reaped_waiters_are_counted_and_announced() {
+    let server = announcing(&["--fairlock.turn", "50"]);
+    let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
-    let timed = counts(&server, || {
-        let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 50");
-        assert_eq!(waiter.reply(), "(nil)");
-        let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-        client.run(&format!("CLIENT UNBLOCK {}", waiter.id));
-        assert_eq!(waiter.reply(), "(nil)");
-    });
-    assert_eq!(timed, ["timeouts +2"]);
-    let cancelled = counts(&server, || {
-        let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-        client.int("FAIRLOCK.CANCEL k b");
-        assert_eq!(waiter.reply(), "(nil)");
-    });
-    assert_eq!(cancelled, ["cancels +1"]);
-    let gone = counts(&server, || {
-        server.block("FAIRLOCK.ACQUIRE k b").disconnect();
-        wait_until("b has left", || {
-            client.int("LLEN redisson_lock_queue:{k}") == 1
-        });
-    });
-    assert_eq!(gone, ["disconnects +1"]);
-    let taken_over = counts(&server, || {
-        let first = server.block("FAIRLOCK.ACQUIRE k b");
-        let second = server.block("FAIRLOCK.ACQUIRE k b WAIT 50");
-        assert!(first.reply().starts_with("(error) TAKENOVER "));
-        assert_eq!(second.reply(), "(nil)");
-    });
-    assert_eq!(taken_over, ["take_overs +1", "timeouts +1"]);
-}
-
-#[test]
-fn lease_ends_and_reaped_waiters_are_counted() {
-    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "50"]);
-    let ended = counts(&server, || {
-        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-        client.run("FAIRLOCK.ACQUIRE k dead ENQUEUE");
-        let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.run("FAIRLOCK.ACQUIRE k dead ENQUEUE");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    let found = told(&server, || {
         // Only when all wait for its end.
         client.int("FAIRLOCK.RENEW k a LEASE 50");
         waiter.int();
     });
-    let expected = [
-        "acquisitions_handed_off +1",
-        "acquisitions_immediate +1",
-        "lease_ends +1",
-        "reaped_waiters +1",
-    ];
-    assert_eq!(ended, expected);
+    let expected = "reap k, acquire k; acquisitions_handed_off +1, blocked_clients -1, lease_ends +1, \
+        locks_with_waiters_or_session -1, reaped_waiters +1";
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_session_that_ends_is_a_release() {
+    let server = announcing(&[]);
+    let (mut holder, mut client) = (server.connect(), server.connect());
+    let found = told(&server, || {
+        holder.int("FAIRLOCK.ACQUIRE k a SESSION");
+        drop(holder);
+        wait_until("the lock is free", || client.run("EXISTS k") == "0");
+    });
+    assert_eq!(
+        found,
+        "acquire k, release k; acquisitions_immediate +1, releases +1"
+    );
 }
 
 #[test]
@@ -215,33 +240,4 @@ fn gauges_show_who_waits_and_holds_now() {
     assert_eq!(now["session_locks"], 0);
     assert_eq!(now["blocked_clients"], 0);
     assert_eq!(now["locks_with_waiters_or_session"], 0);
-}
-
-#[test]
-fn wait_and_hold_times_are_measured() {
-    let (server, mut client) = Server::connected();
-    let first = server.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
-    // Since the waiter began to wait, not only since the holder began to hold.
-    let left = client.int("PTTL k");
-    wait_until("some time has passed", || client.int("PTTL k") < left - 200);
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(waiter.int() > first);
-    let times = stats(&server);
-    for name in ["wait_time_p50_usec", "wait_time_max_usec"] {
-        assert!(times[name] > 10_000, "{name}: {times:?}");
-    }
-    for name in ["hold_time_p50_usec", "hold_time_max_usec"] {
-        assert!(times[name] >= 195_000, "{name}: {times:?}");
-    }
-    assert!(times["hold_time_p50_usec"] <= times["hold_time_p99_usec"]);
-    assert!(times["hold_time_p99_usec"] <= times["hold_time_max_usec"]);
-    // A hundred short ones: the median is theirs, the longest stays.
-    for _ in 0..100 {
-        client.int("FAIRLOCK.ACQUIRE other a");
-        client.int("FAIRLOCK.RELEASE other a");
-    }
-    let after = stats(&server);
-    assert!(after["hold_time_p50_usec"] < times["hold_time_p50_usec"]);
-    assert!(after["hold_time_max_usec"] >= times["hold_time_max_usec"]);
 }
