@@ -1,28 +1,6 @@
 //! Hand-off: every way in which a waiter becomes the holder.
 
-use std::time::{Duration, Instant};
-
 use fairlock_testing::{Server, Wire, wait_until};
-
-#[test]
-fn waiters_are_served_in_the_order_in_which_they_joined() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k w0");
-    let waiters: Vec<_> = (1..=8)
-        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n}")))
-        .collect();
-    let mut last = 0;
-    for (n, waiter) in waiters.into_iter().enumerate() {
-        assert!(!waiter.is_done());
-        client.assert_reply(&format!("FAIRLOCK.RELEASE k w{n}"), "0");
-        let token = waiter.int();
-        assert!(token > last);
-        last = token;
-        assert_eq!(client.holders("k"), format!("[w{}, 1]", n + 1));
-    }
-    client.assert_reply("FAIRLOCK.RELEASE k w8", "0");
-    client.assert_reply("KEYS *", "[]");
-}
 
 #[test]
 fn a_release_makes_the_head_the_holder_in_the_same_step() {
@@ -43,21 +21,6 @@ fn a_release_makes_the_head_the_holder_in_the_same_step() {
     // Its time has begun to run. What is left may seem more: for PTTL the time is that of the transaction's beginning.
     assert!((50_000..=70_000).contains(&lease), "{replies}");
     assert!(waiter.int() > 0);
-}
-
-#[test]
-fn a_lease_that_runs_out_goes_to_the_head_by_itself() {
-    let (server, mut client) = Server::connected_with(&["--hz", "1"]);
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 77000");
-    // It is shortened only now, so that it does not end before.
-    let start = Instant::now();
-    client.int("FAIRLOCK.RENEW k a LEASE 300");
-    // No client touches the key: only the timer can notice.
-    assert!(waiter.int() > 0);
-    assert!(start.elapsed() >= Duration::from_millis(250));
-    assert_eq!(client.holders("k"), "[b, 1]");
-    assert!((70_000..=77_000).contains(&client.int("PTTL k")));
 }
 
 #[test]

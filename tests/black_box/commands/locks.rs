@@ -1,6 +1,6 @@
 //! `FAIRLOCK.LOCKS`.
 
-use fairlock_testing::{Client, Server, wait_until};
+use fairlock_testing::{Client, Server};
 
 /// The names of the locks that a client is shown, in order.
 pub fn names(client: &mut Client, command: &str) -> Vec<String> {
@@ -41,29 +41,6 @@ fn it_lists_locks_with_waiters_or_a_session_and_those_held_together() {
     }
     assert_eq!(names(&mut client, "fairlock.locks count 2").len(), 2);
     client.assert_reply("FAIRLOCK.LOCKS COUNT 0", "[]");
-}
-
-#[test]
-fn it_says_what_info_says_and_for_how_long_the_lock_is_held() {
-    let server = Server::start();
-    let mut client = server.connect_resp3();
-    client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    wait_until("held for a while", || {
-        let list = client.run("FAIRLOCK.LOCKS");
-        let held = list.split("held: ").nth(1).expect("held");
-        let held: i64 = held.trim_end_matches("}]").parse().expect("a number");
-        held > 20
-    });
-    let list = client.run("FAIRLOCK.LOCKS");
-    assert!(
-        list.starts_with("[{name: k, owner: a, holds: 1, lease: "),
-        "{list}"
-    );
-    assert!(
-        list.contains(", session: true, waiting: 1, next: b, holders: 1, limit: 1, "),
-        "{list}"
-    );
 }
 
 #[test]

@@ -74,34 +74,42 @@ fn what_is_no_lock_is_not_listed() {
     client.assert_reply("FAIRLOCK.LOCKS ALL", "[]");
 }
 
+/// The listing, and for how long the only lock in it is held.
+fn listed(client: &mut Client, command: &str) -> (String, i64) {
+    let list = client.run(command);
+    let held = list.split("held: ").nth(1).expect("held");
+    let held = held.trim_end_matches("}]").parse().expect("a number");
+    (list, held)
+}
+
 #[test]
 fn it_says_what_info_says_and_for_how_long_the_lock_is_held() {
+    for (command, session) in [("FAIRLOCK.LOCKS", true), ("FAIRLOCK.LOCKS ALL", false)] {
+        let server = Server::start();
+        let mut client = server.connect_resp3();
+        let bound = if session { " SESSION" } else { "" };
+        let token = client.int(&format!("FAIRLOCK.ACQUIRE k a LEASE 600000{bound}"));
+        wait_until("held for a while", || listed(&mut client, command).1 > 20);
+        let (list, _) = listed(&mut client, command);
+        let (start, rest) = list.split_once("lease: 59").expect("a lease");
+        assert_eq!(start, "[{name: k, owner: a, holds: 1, ");
+        let expected = format!(
+            ", token: {token}, session: {session}, waiting: 0, next: (nil), holders: 1, limit: 1, held: "
+        );
+        assert!(rest.contains(&expected), "{list}");
+        client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+        let (list, _) = listed(&mut client, command);
+        assert!(list.contains(", waiting: 1, next: b, "), "{list}");
+    }
+}
+
+#[test]
+fn for_how_long_a_script_has_held_the_lock_is_not_known() {
     let server = Server::start();
     let mut client = server.connect_resp3();
-    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let fields = |client: &mut Client| {
-        let list = client.run("FAIRLOCK.LOCKS ALL");
-        let held = list.split("held: ").nth(1).expect("held");
-        let held: i64 = held.trim_end_matches("}]").parse().expect("a number");
-        (list, held)
-    };
-    wait_until("held for a while", || fields(&mut client).1 > 20);
-    let (list, _) = fields(&mut client);
-    assert!(
-        list.starts_with("[{name: k, owner: a, holds: 1, lease: 59"),
-        "{list}"
-    );
-    assert!(
-        list.contains(&format!(
-            ", token: {token}, session: false, waiting: 0, next: (nil), holders: 1, limit: 1, held: "
-        )),
-        "{list}"
-    );
-    // Taken by a script: the time is unknown.
-    client.run("DEL k");
     client.run(&format!("HSET k {REDISSONS} 2"));
     client.run("PEXPIRE k 600000");
-    let (list, held) = fields(&mut client);
+    let (list, held) = listed(&mut client, "FAIRLOCK.LOCKS ALL");
     assert_eq!(held, -1);
     assert!(list.contains("holds: 2, "), "{list}");
     assert!(list.contains("token: (nil), "), "{list}");

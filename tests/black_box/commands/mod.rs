@@ -1,16 +1,13 @@
-//! The commands: a file for each, then a file for each thing that several of them have a part in.
+//! The commands: a file for each that has more to it than the pages show (`documents::transcripts`) and the search of
+//! all rules does (`src/lock/tests`); then a file for each thing that several of them have a part in.
 
 mod acquire;
-mod break_lock;
-mod cancel;
 mod help;
 mod holders;
 mod info;
 mod locks;
 mod locks_all;
 mod queue;
-mod release;
-mod renew;
 
 mod bad_input;
 mod hand_off;

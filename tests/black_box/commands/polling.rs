@@ -2,7 +2,7 @@
 
 use fairlock_testing::{Listener, Server, wait_until};
 
-use crate::scene::{left, now};
+use crate::scene::now;
 
 #[test]
 fn enqueue_replies_position_and_when_to_ask_again() {
@@ -13,16 +13,6 @@ fn enqueue_replies_position_and_when_to_ask_again() {
     client.assert_reply("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 10000", "[1, 5000]");
     client.assert_reply("FAIRLOCK.ACQUIRE k d ENQUEUE PATIENCE 1", "[3, 1]");
     client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[b, c, d]");
-}
-
-#[test]
-fn asking_again_is_a_sign_of_life() {
-    let (_server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 10000");
-    assert!((1..=10_000).contains(&left(&mut client, 0)));
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 60000");
-    assert!((50_000..=60_000).contains(&left(&mut client, 0)));
 }
 
 #[test]
@@ -69,18 +59,6 @@ fn a_woken_waiter_that_asks_again_keeps_its_place() {
         client.int("LLEN redisson_lock_queue:{k}") == 1
     });
     assert!(client.int("FAIRLOCK.ACQUIRE k alive ENQUEUE") > 0);
-}
-
-#[test]
-fn a_waiter_whose_deadline_is_over_is_passed_by() {
-    let (_server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 1");
-    client.run("FAIRLOCK.ACQUIRE k c ENQUEUE PATIENCE 60000");
-    wait_until("b's deadline is over", || left(&mut client, 0) == 0);
-    client.int("FAIRLOCK.RELEASE k a");
-    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[c]");
-    assert!(client.int("FAIRLOCK.ACQUIRE k c NOWAIT") > 0);
 }
 
 #[test]

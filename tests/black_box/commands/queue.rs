@@ -3,20 +3,6 @@
 use fairlock_testing::Server;
 
 #[test]
-fn waiters_are_shown_in_order() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let _blocked = server.block("FAIRLOCK.ACQUIRE k b");
-    client.run("FAIRLOCK.ACQUIRE k c ENQUEUE PATIENCE 60000");
-    let queue = client.run("FAIRLOCK.QUEUE k");
-    let rest = queue
-        .strip_prefix("[[b, blocked, -1, 1], [c, polling, ")
-        .expect("two waiters");
-    let left: i64 = rest.trim_end_matches(", 1]]").parse().expect("ms");
-    assert!((50_000..=60_000).contains(&left), "{left}");
-}
-
-#[test]
 fn limit_shows_a_part() {
     let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");

@@ -153,58 +153,6 @@ fn a_polling_request_is_bound_when_it_takes_the_lock() {
 }
 
 #[test]
-fn with_once_the_owners_next_connection_takes_it_over() {
-    let (server, mut client) = Server::connected();
-    let mut first = server.connect();
-    let token = first.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    let mut second = server.connect();
-    let again = second.int("FAIRLOCK.ACQUIRE k a SESSION ONCE LEASE 600000");
-    assert_eq!(again, token);
-    assert_eq!(sessions(&server), "1");
-    let id = first.id;
-    drop(first);
-    wait_until("the first is gone", || {
-        client.run(&format!("CLIENT LIST ID {id}")).is_empty()
-    });
-    assert_eq!(client.holders("k"), "[a, 1]");
-    drop(second);
-    free(&mut client, "k");
-}
-
-#[test]
-fn each_connection_takes_its_own_holds_with_it() {
-    let (server, mut client) = Server::connected();
-    let mut first = server.connect();
-    let mut second = server.connect();
-    first.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    second.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    second.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    // And one of no connection.
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    assert_eq!(client.holders("k"), "[a, 4]");
-    drop(second);
-    wait_until("two holds are gone", || client.holders("k") == "[a, 2]");
-    drop(first);
-    wait_until("three are gone", || client.holders("k") == "[a, 1]");
-    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
-}
-
-#[test]
-fn a_release_gives_up_a_hold_of_its_own_connection() {
-    let (server, mut client) = Server::connected();
-    let mut first = server.connect();
-    let mut second = server.connect();
-    first.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    first.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    second.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    first.assert_reply("FAIRLOCK.RELEASE k a", "2");
-    drop(second);
-    wait_until("one is left", || client.holders("k") == "[a, 1]");
-    drop(first);
-    free(&mut client, "k");
-}
-
-#[test]
 fn its_lease_cannot_be_made_too_short_to_renew() {
     let (server, mut client) = Server::connected();
     let mut holder = server.connect();

@@ -76,37 +76,6 @@ fn a_sign_of_life_counts_from_then_on_whatever_was_subtracted() {
 }
 
 #[test]
-fn the_score_of_a_new_head_is_true() {
-    let (_server, mut client) = polled();
-    subtract(&mut client, HOUR);
-    subtract(&mut client, HOUR);
-    client.assert_reply("FAIRLOCK.CANCEL k p1", "1");
-    assert!(is_true(&mut client, "p2"));
-    client.int("FAIRLOCK.RELEASE k a");
-    subtract(&mut client, HOUR);
-    client.int("FAIRLOCK.ACQUIRE k p2 ENQUEUE");
-    assert!(is_true(&mut client, "p3"));
-}
-
-#[test]
-fn a_blocked_waiter_that_becomes_the_head_is_ahead_of_now() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 3600000");
-    let first = server.block("FAIRLOCK.ACQUIRE k b1");
-    let second = server.block("FAIRLOCK.ACQUIRE k b2");
-    let third = server.block("FAIRLOCK.ACQUIRE k b3");
-    subtract(&mut client, HOUR);
-    assert!(score(&mut client, "b1") > now(&mut client));
-    client.run(&format!("CLIENT UNBLOCK {}", first.id));
-    assert_eq!(first.reply(), "(nil)");
-    assert!(score(&mut client, "b2") > now(&mut client));
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(second.int() > 0);
-    assert!(score(&mut client, "b3") > now(&mut client));
-    assert!(!third.is_done());
-}
-
-#[test]
 fn a_blocked_head_that_is_set_into_the_past_is_ahead_again_at_once() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 3600000");
@@ -150,18 +119,6 @@ fn scores_of_scripts_are_their_own_affair() {
     assert_eq!(try_lock(&mut client, "u:1", 300_000), "(nil)");
     assert!(listener.is_quiet());
     assert!(!waiter.is_done());
-}
-
-#[test]
-fn a_script_far_ahead_that_is_dead_costs_one_turn() {
-    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "100"]);
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 3600000");
-    try_lock(&mut client, "u:1", 300_000);
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    set_score(&mut client, "u:1", "1e15");
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(waiter.int() > 0);
-    client.assert_reply(QUEUE, "[]");
 }
 
 #[test]

@@ -105,55 +105,6 @@ pub fn unlock(client: &mut Client, owner: &str) -> Value {
 }
 
 #[test]
-fn a_lock_that_a_script_took_is_held() {
-    let (_server, mut client) = Server::connected();
-    assert_eq!(try_lock(&mut client, "u:1", 300_000), "(nil)");
-    client.assert_reply("FAIRLOCK.ACQUIRE k b NOWAIT", "(nil)");
-    client.assert_start("FAIRLOCK.INFO k", "[owner, u:1, holds, 1, lease, ");
-    client.assert_error("FAIRLOCK.RELEASE k b", "NOTHELD");
-    // One owner is one holder, by command or by script.
-    assert!(client.int("FAIRLOCK.ACQUIRE k u:1") > 0);
-    assert_eq!(client.holders("k"), "[u:1, 2]");
-    assert_eq!(unlock(&mut client, "u:1"), Value::Int(0));
-    client.assert_reply("FAIRLOCK.RELEASE k u:1", "0");
-}
-
-#[test]
-fn a_lock_that_a_command_took_is_held_for_scripts() {
-    let (_server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let left: i64 = try_lock(&mut client, "u:1", 300_000).parse().expect("ms");
-    assert!((20_000..=30_000).contains(&left), "{left}");
-    assert_eq!(unlock(&mut client, "u:1"), Value::Nil);
-    assert_eq!(unlock(&mut client, "a"), Value::Int(1));
-    client.assert_reply("EXISTS k", "0");
-}
-
-#[test]
-fn scripts_and_commands_wait_in_one_queue() {
-    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "60000"]);
-    client.int("FAIRLOCK.ACQUIRE k a");
-    try_lock(&mut client, "u:1", 300_000);
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    try_lock(&mut client, "u:2", 300_000);
-    let blocked = server.block("FAIRLOCK.ACQUIRE k c");
-    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[u:1, b, u:2, c]");
-
-    client.int("FAIRLOCK.RELEASE k a");
-    client.assert_reply("FAIRLOCK.ACQUIRE k b NOWAIT", "(nil)");
-    assert_eq!(try_lock(&mut client, "u:1", 300_000), "(nil)");
-    assert_eq!(unlock(&mut client, "u:1"), Value::Int(1));
-    assert!(client.int("FAIRLOCK.ACQUIRE k b ENQUEUE") > 0);
-    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
-    assert_eq!(try_lock(&mut client, "u:2", 300_000), "(nil)");
-    assert_eq!(unlock(&mut client, "u:2"), Value::Int(1));
-    // The script freed the lock behind the module's back: the server notices by itself.
-    assert!(blocked.int() > 0);
-    client.assert_reply("FAIRLOCK.RELEASE k c", "0");
-    client.assert_reply("KEYS *", "[]");
-}
-
-#[test]
 fn waiters_that_a_script_drops_keep_their_places() {
     let (server, mut client) = Server::connected_with(&["--fairlock.turn", "60000"]);
     client.int("FAIRLOCK.ACQUIRE k a");

@@ -205,3 +205,18 @@ fn a_lock_whose_shared_holders_key_has_another_type_goes_on_when_its_lease_ends(
     assert!(next.int() > 0);
     client.assert_reply("GET redisson_lock_shared:{k}", "x");
 }
+
+/// As Redisson's script does.
+#[test]
+fn a_holder_that_others_give_a_hold_and_an_expiry_keeps_its_holds_apart() {
+    let server = Server::start();
+    let mut client = two_of_two(&server);
+    client.at_once(&["HINCRBY k a 1", "PEXPIRE k 900000"]);
+    wait_until("the expiry is some holder's lease", || {
+        client.run("FAIRLOCK.HOLDERS k").contains(", 89")
+    });
+    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "1");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
+    client.assert_reply("DBSIZE", "0");
+}

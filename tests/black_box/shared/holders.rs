@@ -11,20 +11,6 @@ fn names(client: &mut Client) -> Vec<String> {
 }
 
 #[test]
-fn asking_again_in_the_same_way_adds_a_hold() {
-    let (_server, mut client) = Server::connected();
-    let token = client.int("FAIRLOCK.ACQUIRE k a SHARED 4");
-    client.int("FAIRLOCK.ACQUIRE k b SHARED 4");
-    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a SHARED 4"), token);
-    client.assert_reply("HGET k a", "2");
-    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a SHARED 4 ONCE"), token);
-    client.assert_reply("HGET k a", "2");
-    client.assert_reply("FAIRLOCK.RELEASE k a", "1");
-    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
-    assert_eq!(names(&mut client), ["b"]);
-}
-
-#[test]
 fn asking_in_another_way_is_an_error_and_changes_nothing() {
     let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a SHARED 4 LEASE 600000");
@@ -45,53 +31,6 @@ fn asking_in_another_way_is_an_error_and_changes_nothing() {
     }
     client.assert_reply("HGETALL redisson_lock_shared:{k}", &before);
     client.assert_reply("HGET k a", "1");
-}
-
-#[test]
-fn the_exclusive_holder_that_asks_shared_adds_a_hold() {
-    let (_server, mut client) = Server::connected();
-    let token = client.int("FAIRLOCK.ACQUIRE k a");
-    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a SHARED"), token);
-    assert_eq!(client.holders("k"), "[a, 2]");
-    client.assert_reply("FAIRLOCK.ACQUIRE k b SHARED NOWAIT", "(nil)");
-}
-
-#[test]
-fn tokens_grow_over_all_acquisitions() {
-    let (_server, mut client) = Server::connected();
-    let mut last = 0;
-    for round in 0..5 {
-        for owner in ["a", "b", "c"] {
-            let token = client.int(&format!("FAIRLOCK.ACQUIRE k {owner}{round} SHARED"));
-            assert!(token > last);
-            last = token;
-        }
-        for owner in ["b", "a", "c"] {
-            client.run(&format!("FAIRLOCK.RELEASE k {owner}{round}"));
-        }
-        let token = client.int("FAIRLOCK.ACQUIRE k w");
-        assert!(token > last);
-        last = token;
-        client.run("FAIRLOCK.RELEASE k w");
-    }
-}
-
-#[test]
-fn a_release_counts_for_the_token_that_it_names() {
-    let (_server, mut client) = Server::connected();
-    let a = client.int("FAIRLOCK.ACQUIRE k a SHARED");
-    let b = client.int("FAIRLOCK.ACQUIRE k b SHARED");
-    let reply = client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {b}"));
-    assert_eq!(
-        reply,
-        "(error) NOTHELD the owner holds the lock by another token"
-    );
-    client.assert_reply(
-        "FAIRLOCK.RELEASE k c",
-        "(error) NOTHELD the owner does not hold the lock",
-    );
-    client.assert_reply(&format!("FAIRLOCK.RELEASE k a TOKEN {a}"), "0");
-    assert_eq!(names(&mut client), ["b"]);
 }
 
 #[test]
