@@ -43,19 +43,6 @@ impl Tracked {
         self.session.is_some() || self.shared.is_some() || self.line.has_commanding()
     }
 
-    /// Whether it is as it was made.
-    fn is_new(&self) -> bool {
-        let Self {
-            line,
-            turn,
-            session,
-            shared,
-            wide,
-        } = self;
-        let is_marked = wide.holders || wide.scores;
-        line.is_new() && turn.is_none() && session.is_none() && shared.is_none() && !is_marked
-    }
-
     /// The session of a holder.
     pub fn session_of(&self, owner: &[u8]) -> Option<&Session> {
         match &self.shared {
@@ -117,7 +104,8 @@ pub struct Taken {
 impl Taken {
     /// Makes it as new, but for the room for events: most steps leave nothing to be cleared.
     pub fn clear(&mut self) {
-        if !self.tracked.is_new() {
+        // Without a waiter there was no turn either.
+        if !(self.tracked.is_empty() && self.tracked.line.is_new()) {
             self.tracked = Tracked::default();
         }
         self.events.clear();

@@ -75,3 +75,18 @@ impl Table {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Owner;
+
+    #[test]
+    fn many_waiters_that_have_gone_leave_in_pieces() {
+        let mut table = Table::default();
+        let gone = vec![Owner::from(&b"a"[..]); 2 * WORK_BATCH + 1];
+        table.note(&LockId::new(0, b"k"), |work| work.gone.extend(gone));
+        let pieces = [(); 4].map(|()| table.take_work().map(|(_, work)| work.gone.len()));
+        assert_eq!(pieces, [Some(WORK_BATCH), Some(WORK_BATCH), Some(1), None]);
+    }
+}

@@ -204,7 +204,7 @@ impl<'a> Run<'a> {
         } else {
             table(|table| table.forget(db, names.name()));
         }
-        if self.queue == QueueView::Hidden && in_cluster() {
+        if self.queue == QueueView::Hidden {
             table(|table| table.freeze(db, names.name()));
         }
         self.ctx.raise_events();

@@ -161,9 +161,8 @@ impl Table {
         };
         record.tracked = std::mem::take(tracked);
         // What is scheduled already stays, so that most steps do not move the lock.
-        let scheduled = record.scheduled.tick;
-        let look = scheduled.filter(|at| *at > now.tick() && *at <= latest);
-        let look = look.unwrap_or(latest);
+        let scheduled = record.scheduled.tick.filter(|at| *at > now.tick());
+        let look = scheduled.unwrap_or(latest);
         let due = Due {
             tick: due.tick.into_iter().chain([look]).min(),
             ..due
