@@ -184,9 +184,12 @@ impl<'c> OpenLock<'c> {
         *self.greatest = token::greatest_after(*self.greatest, token, self.rules, self.now);
     }
 
-    /// Keeps a token in its own key while it is ahead of the clock.
+    /// Keeps a token in its own key while it is ahead of the clock. In a slot that is being moved only if that key is
+    /// here: what moves the keys one by one would stop at a key that is at both nodes.
     pub(super) fn keep_if_ahead(&self, token: i64) {
-        if let Some(until) = token::kept_until(token, self.now) {
+        if let Some(until) = token::kept_until(token, self.now)
+            && self.ctx.serves(&self.names.token)
+        {
             let mut key = self.ctx.open(&self.names.token, Access::Write);
             write::set_number(&mut key, token, until);
         }

@@ -59,6 +59,11 @@ impl Ctx {
         (state, false)
     }
 
+    /// Whether this node would serve a command on a key now.
+    pub fn serves(&self, key: &Str) -> bool {
+        !in_cluster() || self.slot_state([key; 4]).0 == SlotState::Here
+    }
+
     /// Whether the cluster is down for this node. Unlike [`Ctx::slot_state`], this touches no key.
     pub fn cluster_is_down(&self) -> bool {
         if !in_cluster() {

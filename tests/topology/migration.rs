@@ -296,6 +296,36 @@ fn tokens_grow_while_a_slot_moves_between_servers_whose_clocks_differ() {
     }
 }
 
+/// A key that has moved, and is there once more, stops the tool that moves the slot (BUSYKEY).
+#[test]
+fn the_key_of_a_token_is_not_made_again_where_it_has_moved() {
+    let cluster = Cluster::start(2, 0, &["--fairlock.clock-skew", "600000"]);
+    let home = &cluster.masters[HOME];
+    // The slot comes to its first node, which is to give tokens ahead of its clock.
+    let slot = cluster.slot("k");
+    Move::begin(&cluster, slot, HOME, AWAY).finish();
+    Move::begin(&cluster, slot, AWAY, HOME).finish();
+    let token_key = ["fairlock_token:{k}".to_owned()];
+    let mut client = home.connect();
+    let last = client.int("FAIRLOCK.ACQUIRE k a");
+    let next = home.block("FAIRLOCK.ACQUIRE k b");
+    client.run("FAIRLOCK.ACQUIRE k c ENQUEUE PATIENCE 600000");
+    client.assert_reply("EXISTS fairlock_token:{k}", "1");
+    let moving = Move::begin(&cluster, slot, HOME, AWAY);
+    moving.keys(&token_key);
+    // Handed on while all other keys are here, and released when the queue has moved.
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(next.int() > last);
+    let [lock, queue, deadlines] = keys_of("k");
+    moving.keys(&[queue, deadlines]);
+    client.int("FAIRLOCK.RELEASE k b");
+    moving.keys(&[token_key.as_slice(), &[lock]].concat());
+    client.assert_reply(&format!("CLUSTER COUNTKEYSINSLOT {slot}"), "0");
+    moving.finish();
+    let mut there = cluster.masters[AWAY].connect();
+    assert!(there.int("FAIRLOCK.ACQUIRE k c ENQUEUE") > last + 1);
+}
+
 /// The command filter sees the command before the server refuses it.
 #[test]
 fn a_client_without_rights_that_says_a_slot_comes_or_goes_changes_nothing() {
