@@ -101,17 +101,21 @@ def servers(mode, certificates):
 
 @pytest.fixture(scope="session")
 def shared():
-    """Servers for tests that leave them intact, by kind and mode."""
+    """Servers for tests that leave them intact, by kind and mode: those of before, as idle ones take time of the processor, too."""
     made = {}
 
     def get(kind, mode):
         if (kind, mode) not in made:
+            end()
             made[kind, mode] = Servers(kind, module=mode == "module")
         return made[kind, mode]
 
+    def end():
+        while made:
+            made.popitem()[1].end()
+
     yield get
-    for each in made.values():
-        each.end()
+    end()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 
-from servers import LONGEST, end_with_parent, until
+from servers import LONGEST, spawn, until
 
 # By name: the language, whether calls are started in the order of the lines, and how many callers are many.
 CLIENTS = {
@@ -111,9 +111,7 @@ class Driver:
         self.language, self.is_ordered, self.many = CLIENTS[client]
         command = command or pathlib.Path(os.environ["CONFORMANCE_TARGET"], f"{self.language}.command").read_text().splitlines()
         self.errors = tempfile.TemporaryFile()
-        self.process = subprocess.Popen(
-            [*command, client], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, preexec_fn=end_with_parent
-        )
+        self.process = spawn([*command, client], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
         self.writing, self.fault, self.numbers, self.calls, self.events = threading.Lock(), None, itertools.count(1), {}, []
         self.locks = []
         self.reader = threading.Thread(target=self._read, daemon=True)

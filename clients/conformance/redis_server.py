@@ -1,17 +1,13 @@
 """Server processes for tests: started on a free port of 127.0.0.1, asked, killed, started again."""
 
 import contextlib
-import ctypes
 import os
-import signal
 import socket
 import subprocess
 import time
 
 HOST = "127.0.0.1"
 LONGEST = 60  # seconds that anything may take here; only ever reached on failure
-PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None)
 
 
 class Trouble(Exception):
@@ -92,9 +88,7 @@ class Server:
 
     def run(self, command):
         with open(os.path.join(self.folder, "log"), "wb") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=end_with_parent
-            )
+            self.process = spawn(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def is_up(self, port):
         end = time.monotonic() + LONGEST
@@ -141,10 +135,10 @@ class Sentinel(Server):
         return ["redis-server", path, "--sentinel"]
 
 
-def end_with_parent():
-    """A server must not outlive this program, even if it is killed."""
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def spawn(command, **streams):
+    """A process that does not outlive this program, even if it is killed; Ctrl-C is this program's. By setpriv, of every Linux: with `preexec_fn`
+    Python would copy itself for each."""
+    return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], start_new_session=True, **streams)
 
 
 def module_path():

@@ -7,7 +7,7 @@ import signal
 import tempfile
 
 from network import Proxy
-from redis_server import HOST, LONGEST, Sentinel, Server, Trouble, call, end_with_parent, free_port, module_path, until  # noqa: F401
+from redis_server import HOST, LONGEST, Sentinel, Server, Trouble, call, free_port, module_path, spawn, until  # noqa: F401
 
 CLIENTS = pathlib.Path(__file__).parents[1]
 
