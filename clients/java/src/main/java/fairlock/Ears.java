@@ -24,7 +24,7 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         private final Set<Ask> users = new HashSet<>();
         private volatile StatefulRedisPubSubConnection<String, String> connection;
         /** If nobody uses it, it ends a minute later. */
-        private CompletableFuture<Void> idle = new CompletableFuture<>();
+        private long idle;
 
         private Ear(String name, String owner, String channels) {
             this.name = name;
@@ -61,7 +61,7 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         Ear made = new Ear(name, owner == null ? PROCESS + UUID.randomUUID() : owner, channels);
         Ear ear = owner != null ? made : unused.findFirst().orElse(made);
         ear = ears.merge(ear.channel, ear, (known, other) -> known);
-        ear.idle.cancel(false);
+        Time.cancel(ear.idle);
         ear.users.add(user);
         return ear;
     }
@@ -71,8 +71,7 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         boolean isUnused = ear.users.remove(user) && ear.users.isEmpty();
         if (isUnused && isClean && ear.listens()) {
             ear.released = user.released;
-            ear.idle = Time.at(now() + 60_000 * Time.MS);
-            ear.idle.thenRun(() -> end(ear));
+            ear.idle = Time.at(now() + 60_000 * Time.MS, () -> end(ear));
         } else if (isUnused) {
             end(ear);
         }

@@ -29,7 +29,7 @@ public final class Held implements AutoCloseable {
     private volatile long lease;
     /** When the lease is over, and when the next renewal is due. */
     private long end, due;
-    private CompletableFuture<Void> alarm = new CompletableFuture<>();
+    private long alarm;
 
     Held(Ask ask, Map<String, Held> mine) {
         this.ask = ask;
@@ -78,7 +78,7 @@ public final class Held implements AutoCloseable {
 
     /** Renews when that is due, and sets the alarm for the next time. */
     private synchronized void tick() {
-        alarm.cancel(false);
+        Time.cancel(alarm);
         if (isOver()) {
             return;
         } else if (now() >= end) {
@@ -90,8 +90,7 @@ public final class Held implements AutoCloseable {
                 renewed(lease);
             }
         }
-        alarm = Time.at(Math.min(due, end));
-        alarm.thenRun(this::tick);
+        alarm = Time.at(Math.min(due, end), this::tick);
     }
 
     private synchronized boolean isOver() {
@@ -159,7 +158,7 @@ public final class Held implements AutoCloseable {
             count = 0;
             mine.remove(name(), this);
             check();
-            alarm.cancel(false);
+            Time.cancel(alarm);
             // A hold of Redisson's must not be released twice.
             until = ask.isOnce ? Math.min(end, now() + ask.options.nanos("releaseTimeout", 5)) : 0;
         }
@@ -196,7 +195,7 @@ public final class Held implements AutoCloseable {
     synchronized void lose(Cause cause) {
         if (!isOver()) {
             loss = lostBy(cause);
-            alarm.cancel(false);
+            Time.cancel(alarm);
             end(false);
             Locks.background(() -> lost.complete(loss));
             if (cause == Cause.LEASE) {

@@ -35,7 +35,7 @@ public final class Locks implements AutoCloseable {
         servers = new Servers(one, uri, cluster, defaults.nanos("commandTimeout", 5));
         wire = new Wire(servers, defaults);
         ears = new Ears(servers);
-        Time.at(Time.now() + Time.MS); // The timer's thread starts now: later none may be left.
+        Time.at(Time.now(), () -> {}); // The timer's thread starts now: later none may be left.
     }
 
     /** At the server of the URI, or the master that its Sentinels name. */

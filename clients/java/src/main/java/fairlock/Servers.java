@@ -181,12 +181,21 @@ final class Servers {
             };
             CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8).addValues(words.subList(1, words.size()));
             var command = new AsyncCommand<>(new Command<>(new Keyword(words.get(0)), output, arguments));
-            to.dispatch(isAsking ? List.of(new Command<>(CommandType.ASKING, new StatusOutput<>(StringCodec.UTF8)), command) : List.of(command));
+            if (isAsking) {
+                to.dispatch(List.of(new Command<>(CommandType.ASKING, new StatusOutput<>(StringCodec.UTF8)), command));
+            } else {
+                to.dispatch(command);
+            }
             return checked(name, true, nanos, command).thenApply(values -> values.size() == 1 ? values.get(0) : values);
         }
 
         <T> CompletableFuture<T> checked(String name, boolean wasSent, long nanos, CompletionStage<? extends T> work) {
-            return work.<T>thenApply(value -> value).toCompletableFuture().orTimeout(nanos, TimeUnit.NANOSECONDS).exceptionallyCompose(error -> {
+            CompletableFuture<T> answer = work.<T>thenApply(value -> value).toCompletableFuture();
+            if (!answer.isDone()) {
+                long alarm = Time.at(now() + nanos, () -> answer.completeExceptionally(new TimeoutException()));
+                answer.whenComplete((value, error) -> Time.cancel(alarm));
+            }
+            return answer.exceptionallyCompose(error -> {
                 FairlockException failure = FairlockException.of(where(name), error);
                 failure.isUnheard &= wasSent;
                 boolean isSilent = failure.getCause() instanceof TimeoutException || failure.getCause() instanceof RedisCommandTimeoutException;

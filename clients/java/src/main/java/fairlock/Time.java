@@ -1,6 +1,10 @@
 package fairlock;
 
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.NavigableMap;
+import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
@@ -12,6 +16,9 @@ final class Time {
     static final long EVER = Long.MAX_VALUE / 4;
     static final long PAUSE = 50 * MS;
     private static final long START = System.nanoTime();
+    private static final NavigableMap<Long, Runnable> ALARMS = new TreeMap<>();
+    /** When the timer rings next. */
+    private static long rings = Long.MAX_VALUE;
 
     private Time() {}
 
@@ -28,9 +35,44 @@ final class Time {
         return Long.toString(Math.max(1, (nanos + MS - 1) / MS));
     }
 
-    /** Completes at that time, by the timer of the JDK; cancelled, it leaves nothing there. */
-    static CompletableFuture<Void> at(long time) {
-        return new CompletableFuture<Void>().completeOnTimeout(null, time - now(), TimeUnit.NANOSECONDS);
+    /**
+     * Does it at that time; returns what {@link #cancel} takes. The timer of the JDK is set for the first alarm of all, and rings in vain if that was
+     * cancelled: waking its thread for each one costs as much as a command.
+     */
+    static synchronized long at(long time, Runnable work) {
+        long alarm = time;
+        while (ALARMS.putIfAbsent(alarm, work) != null) {
+            alarm++;
+        }
+        set();
+        return alarm;
+    }
+
+    static synchronized void cancel(long alarm) {
+        ALARMS.remove(alarm);
+    }
+
+    private static synchronized void set() {
+        if (!ALARMS.isEmpty() && ALARMS.firstKey() < rings) {
+            long time = ALARMS.firstKey();
+            rings = time;
+            CompletableFuture.delayedExecutor(time - now(), TimeUnit.NANOSECONDS, Runnable::run).execute(() -> ring(time));
+        }
+    }
+
+    private static void ring(long time) {
+        List<Runnable> due = new ArrayList<>();
+        synchronized (Time.class) {
+            if (time != rings) {
+                return; // An earlier alarm was set meanwhile, and has rung.
+            }
+            while (!ALARMS.isEmpty() && ALARMS.firstKey() <= now()) {
+                due.add(ALARMS.pollFirstEntry().getValue());
+            }
+            rings = Long.MAX_VALUE;
+            set();
+        }
+        due.forEach(work -> CompletableFuture.completedFuture(null).thenRun(work)); // What one throws touches no other.
     }
 
     /** Failures in a row; the first is null after a success. */
@@ -68,7 +110,12 @@ final class Time {
         return CompletableFuture.completedFuture(work).thenCompose(Supplier::get).exceptionallyCompose(error -> {
             FairlockException failure = FairlockException.of("", error);
             long next = tries.next(failure);
-            return next > end ? CompletableFuture.failedFuture(failure) : at(next).thenCompose(now -> again(work, tries, end));
+            if (next > end) {
+                return CompletableFuture.failedFuture(failure);
+            }
+            CompletableFuture<Void> pause = new CompletableFuture<>();
+            at(next, () -> pause.complete(null));
+            return pause.thenCompose(now -> again(work, tries, end));
         });
     }
 }
