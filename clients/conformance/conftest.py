@@ -101,7 +101,7 @@ def servers(mode, certificates):
 
 @pytest.fixture(scope="session")
 def shared():
-    """Servers for tests that leave them intact, by kind and mode: those of before, as idle ones take time of the processor, too."""
+    """Servers for tests that leave them intact; of one kind and mode at a time, since idle servers take processor time."""
     made = {}
 
     def get(kind, mode):

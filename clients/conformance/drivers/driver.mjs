@@ -81,7 +81,7 @@ const operations = {
   // Nothing refers to what it holds. Collecting garbage takes a tenth of a processor: no longer than the Locks live.
   async abandon({ of, name, options }) {
     const { token, owner } = await made.get(of)[0].acquire(name, options);
-    made.get(of)[2] = setInterval(globalThis.gc, 100);
+    made.get(of)[2] = setInterval(globalThis.gc, 100).unref();
     return { token, owner };
   },
 
