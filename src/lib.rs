@@ -78,6 +78,7 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
 
 /// Whether the server has, beside its functions, what the module cannot do without.
 fn has_what_is_needed(ctx: &Ctx) -> bool {
+    server::remember_server(ctx);
     if let Some(command) = ctx.missing_command() {
         ctx.log_warning(&format!(
             "fairlock needs the command {command}, which this server's configuration has renamed \
@@ -97,7 +98,6 @@ fn has_what_is_needed(ctx: &Ctx) -> bool {
 fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
     server::log_panics();
     ctx.declare_options();
-    server::remember_server(ctx);
     server::user::remember_module(ctx);
     let begun = config::load(ctx, context, arguments)
         && COMMANDS

@@ -1,7 +1,7 @@
 //! What the module needs of the server beside the module API: its commands.
 
 use super::api::api;
-use super::context::Ctx;
+use super::context::{Ctx, in_cluster};
 use super::memory::string;
 use super::user::User;
 
@@ -45,7 +45,9 @@ impl Ctx {
     /// changes would be lost at replicas and after a restart, without an error.
     pub fn missing_command(&self) -> Option<&'static str> {
         let changes = CHANGES.iter().filter_map(|change| change.split(' ').next());
-        let mut commands = NEEDED.into_iter().chain(changes);
+        // Slots move in a cluster only.
+        let is_needed = |name: &&str| in_cluster() || *name != "CLUSTER";
+        let mut commands = NEEDED.into_iter().filter(is_needed).chain(changes);
         commands.find(|command| !self.has_command(command))
     }
 

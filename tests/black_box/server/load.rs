@@ -11,33 +11,32 @@ const HIDING: &str = "tests/black_box/server/hiding.c";
 #[test]
 fn it_is_not_loaded_where_a_command_that_it_needs_was_renamed() {
     let path = Server::start().module_path();
-    for command in ["ACL", "HSET", "HDEL", "DEL", "LPOP", "PUBLISH"] {
-        let renamed = [
+    let load = |command, cluster| {
+        let server = Server::without_module(&[
             "--rename-command",
             command,
             "hidden",
             "--enable-module-command",
             "yes",
-        ];
-        let server = Server::without_module(&renamed);
-        let refused = server.connect().run(&format!("MODULE LOAD {path}"));
+            "--cluster-enabled",
+            cluster,
+        ]);
+        let reply = server.connect().run(&format!("MODULE LOAD {path}"));
+        (reply, server.log())
+    };
+    let needed = ["ACL", "HSET", "HDEL", "DEL", "LPOP", "PUBLISH"].map(|command| (command, "no"));
+    for (command, cluster) in needed.into_iter().chain([("CLUSTER", "yes")]) {
+        let (refused, log) = load(command, cluster);
         assert!(refused.starts_with("(error) ERR "), "{refused}");
-        let log = server.log();
         assert!(
             log.contains(&format!("fairlock needs the command {command}")),
             "{log}"
         );
     }
-    // Others may be.
-    let renamed = [
-        "--rename-command",
-        "KEYS",
-        "",
-        "--enable-module-command",
-        "yes",
-    ];
-    let server = Server::without_module(&renamed);
-    assert_eq!(server.connect().run(&format!("MODULE LOAD {path}")), "OK");
+    // Others may be, and CLUSTER where no slots move.
+    for command in ["KEYS", "CLUSTER"] {
+        assert_eq!(load(command, "no").0, "OK", "{command}");
+    }
 }
 
 /// A waiter of the user ann, for the lock `k` that `a` holds.
