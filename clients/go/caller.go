@@ -3,7 +3,9 @@ package fairlock
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	mathrand "math/rand"
 	"os"
 	"regexp"
 	"time"
@@ -11,16 +13,49 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// caller carries out an ask.
+const (
+	firstPause   = 50 * time.Millisecond // between tries
+	longestPause = time.Second
+	leaveTime    = time.Second // that a caller who gives up waits until it has left the queue
+)
+
+var errNoAnswer = errors.New("no answer in time")
+
+// caller is one acquisition, until its release. clients/protocol.md tells what it does.
 type caller struct {
-	ask
+	*ear
 	locks    *Locks
-	ear      *ear
+	options  *options
+	started  time.Time
+	end      time.Time // of the wait
+	address  string    // of the server that answered last
+	tries    tries
 	line     *redis.Client // of a session
 	lineTo   *redis.Client // the user's client for that server
 	underWay chan reply    // to a command that was not waited for
 
-	isUnhurried bool // its context cannot be done
+	token         int64
+	sent          time.Time // the ask or renewal from which the lease counts
+	hasWaited     bool
+	isUnhurried   bool // nothing ends its wait
+	isKnown       bool // to the server, perhaps, as a waiter or a holder
+	isUnheard     bool // a reply was lost: what was sent may be done
+	isUnconfirmed bool // by replicas, the last grant
+	isClean       bool // at the end: the owner certainly neither waits nor holds
+}
+
+// tries are failures in a row that pass.
+type tries struct {
+	first error
+	since time.Time
+	pause time.Duration // before the next one
+}
+
+func (t *tries) failed(err error) {
+	if t.first == nil {
+		t.first, t.since, t.pause = err, time.Now(), firstPause/2
+	}
+	t.pause = min(2*t.pause, longestPause)
 }
 
 func (l *Locks) acquire(ctx context.Context, name string, o *options) (*Held, error) {
@@ -35,13 +70,17 @@ func (l *Locks) acquire(ctx context.Context, name string, o *options) (*Held, er
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.ctx, func() { cancel(errClosed) })()
-	c := &caller{locks: l, ear: l.takeEar(name, o), isUnhurried: ctx.Done() == nil}
-	c.ask = newAsk(name, c.ear.owner, o, time.Now())
-	c.released = c.ear.released
+	c := &caller{locks: l, ear: l.takeEar(name, o), options: o, started: time.Now()}
+	wait := o.wait
+	if wait == 0 { // There is still the time of one answer.
+		wait = o.commandTimeout
+	}
+	c.end = c.started.Add(wait)
+	c.isUnhurried = ctx.Done() == nil && (o.wait == 0 || o.wait == forever)
 	if l.client != nil { // Errors name it even if it has not answered.
 		c.address = l.client.Options().Addr
 	}
-	err := c.run(waiting)
+	err := c.granted(waiting)
 	if err == nil {
 		return newHeld(ctx, c), nil
 	} else if ctx.Err() != nil {
@@ -54,80 +93,222 @@ func (l *Locks) acquire(ctx context.Context, name string, o *options) (*Held, er
 			<-c.underWay
 		}
 		c.leave()
-		_ = c.run(context.Background())
 		c.close()
 	}()
 	_, _ = await(context.Background(), left, leaveTime)
 	return nil, err
 }
 
-// run does what the protocol says, until it is over or ctx is done.
-func (c *caller) run(ctx context.Context) error {
-	for ctx.Err() == nil {
+// granted returns when the lock is held.
+func (c *caller) granted(ctx context.Context) error {
+	for wasLate := false; ; {
+		r, err := c.answered(ctx, c.options.retryTimeout, c.ask())
+		if err != nil {
+			return err
+		}
+		late, lease := time.Since(r.sent), c.options.lease
+		token, isGranted := r.value.(int64)
+		place, isQueued := r.value.([]any)
+		c.isKnown = isGranted || isQueued
 		switch {
-		case c.state == over:
-			return c.err
-		case c.pause > 0:
-			c.pauses(ctx)
-		default:
-			c.send(ctx)
-		}
-	}
-	return context.Cause(ctx)
-}
-
-func (c *caller) pauses(ctx context.Context) {
-	pause, woken := c.pause, chan struct{}(nil)
-	if c.options.wait > 0 && (c.state == asking || c.state == returning) {
-		pause = min(pause, c.left(time.Now()))
-	}
-	if c.isWaiting {
-		woken = c.ear.woken
-		c.locks.listen(ctx, c.ear)
-		if !c.hasWaited {
-			c.hasWaited = true
-			tell(c.options.hooks.OnWait, Event{Name: c.name, Owner: c.owner})
-		}
-	}
-	_, _ = await(ctx, woken, pause)
-	c.paused(time.Now())
-}
-
-// send sends the state's command. It does not wait for the reply when ctx is done, although go-redis does.
-func (c *caller) send(ctx context.Context) {
-	o, words, sent := c.options, c.words(), time.Now()
-	within, longest := time.Duration(0), forever
-	if c.state == asking {
-		if within = o.syncTimeout; o.wait > 0 && o.wait < forever {
-			within = min(within, max(c.left(sent), time.Millisecond))
-			longest = c.left(sent) + leaveTime
-		}
-		select {
-		case <-c.ear.woken: // This ask comes after that message.
-		default:
-		}
-	}
-	isOnLine := o.session && c.state == asking
-	do := func() reply {
-		if isOnLine {
-			if err := c.connect(ctx); err != nil {
-				return reply{err: err, sent: sent, came: time.Now()}
+		case isQueued && len(place) == 2:
+			c.isUnconfirmed, wasLate = false, false
+			after, _ := place[1].(int64)
+			err = c.waits(ctx, time.Duration(max(after, 1))*time.Millisecond)
+		case !isGranted:
+			err = c.notInTime()
+		case !r.isConfirmed || token <= c.released:
+			c.token = token
+			err = c.giveBack(ctx)
+		case late >= lease || late >= lease/3 && !wasLate:
+			if c.token = token; wasLate {
+				err = c.pause(ctx, firstPause, nil)
 			}
-			return c.locks.send(ctx, c.line, o, within, words)
+			wasLate = true // To ask again renews the lease of a holder, and puts any other in the queue.
+		default:
+			c.token, c.sent = token, r.sent
+			return nil
 		}
-		return c.locks.send(ctx, nil, o, within, words)
+		if err != nil {
+			return err
+		}
 	}
-	if ctx.Done() == nil || c.isUnhurried && longest == forever {
-		c.heard(do())
-		return
+}
+
+// ask is the command that acquires.
+func (c *caller) ask() []any {
+	o := c.options
+	words := append(make([]any, 0, 12), "FAIRLOCK.ACQUIRE", c.name, c.owner)
+	if o.shared || o.limit != nil {
+		words = append(words, "SHARED")
+	}
+	if o.limit != nil {
+		words = append(words, *o.limit)
+	}
+	words = append(words, "LEASE", ms(o.lease), "ONCE")
+	if o.session {
+		words = append(words, "SESSION")
+	}
+	if o.wait == 0 {
+		return append(words, "NOWAIT")
+	}
+	return append(words, "ENQUEUE", "PATIENCE", ms(o.patience))
+}
+
+// waits in the queue, until a message or for some time.
+func (c *caller) waits(ctx context.Context, after time.Duration) error {
+	c.locks.listen(ctx, c.ear)
+	if !c.hasWaited {
+		c.hasWaited = true
+		tell(c.options.hooks.OnWait, Event{Name: c.name, Owner: c.owner})
+	}
+	return c.pause(ctx, after+time.Duration(mathrand.Int63n(int64(after/10)+1)), c.woken)
+}
+
+// giveBack what too few replicas have confirmed, or a new master does not know to be released.
+func (c *caller) giveBack(ctx context.Context) error {
+	if _, err := c.answered(ctx, c.options.retryTimeout, c.giving()); err != nil {
+		return err
+	}
+	token := c.token
+	c.token, c.isKnown = 0, false
+	if token <= c.released { // It is asked again at once.
+		c.released = 0
+		return nil
+	}
+	c.released, c.isUnconfirmed = token, true
+	return c.pause(ctx, firstPause, nil)
+}
+
+// giving is the command that releases.
+func (c *caller) giving() []any { return []any{"FAIRLOCK.RELEASE", c.name, c.owner, "TOKEN", c.token} }
+
+// left of the wait.
+func (c *caller) left() time.Duration { return max(time.Until(c.end), 0) }
+
+// pause until woken, or for some time, within the wait.
+func (c *caller) pause(ctx context.Context, length time.Duration, woken <-chan struct{}) error {
+	_, _ = await(ctx, woken, min(length, c.left()))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	} else if c.left() == 0 {
+		return c.notInTime()
+	}
+	return nil
+}
+
+// answered sends a command until it is answered, which NOTHELD is, too: no longer than longest, nor than the wait.
+func (c *caller) answered(ctx context.Context, longest time.Duration, words []any) (reply, error) {
+	defer func() { c.tries = tries{} }()
+	for {
+		r := c.send(ctx, words)
+		if r.address != "" {
+			c.address = r.address
+		}
+		if r.err == nil || codeOf(r.err) == "NOTHELD" {
+			return r, nil
+		}
+		if replied(r.err) == nil || r.value != nil { // The reply was lost, or only that of the replicas was a refusal.
+			c.isKnown, c.isUnheard = true, true
+		}
+		c.tries.failed(r.err)
+		first := c.tries.first
+		if !isPassing(r.err) {
+			return r, refusal(r.err, c.name, c.address, c.options)
+		} else if c.left() > 0 && time.Since(c.tries.since) >= longest {
+			return r, failed(ErrUnavailable, first, "%s: %s: not available for %v: %v", c.name, c.address, longest, first)
+		} else if err := c.pause(ctx, c.tries.pause, nil); err != nil {
+			return r, err
+		}
+	}
+}
+
+// send sends a command. It does not wait for the reply when ctx is done, although go-redis does.
+func (c *caller) send(ctx context.Context, words []any) reply {
+	isAsk, within := words[0] == "FAIRLOCK.ACQUIRE", time.Duration(0)
+	if isAsk {
+		within = min(c.options.syncTimeout, max(c.left(), time.Millisecond))
+		select {
+		case <-c.woken: // This ask comes after that message.
+		default:
+		}
+	}
+	do := func() reply {
+		if !isAsk || !c.options.session {
+			return c.locks.send(ctx, nil, c.options, within, words)
+		}
+		if err := c.connect(ctx); err != nil {
+			return reply{err: err}
+		}
+		return c.locks.send(ctx, c.line, c.options, within, words)
+	}
+	if ctx.Done() == nil || c.isUnhurried {
+		return do()
 	}
 	underWay := make(chan reply, 1)
 	go func() { underWay <- do() }()
-	r, err := await(ctx, underWay, longest)
+	r, err := await(ctx, underWay, c.left()+leaveTime)
 	if err != nil {
-		c.underWay, r = underWay, reply{err: err, sent: sent, came: time.Now()}
+		c.underWay, r = underWay, reply{err: err}
 	}
-	c.heard(r)
+	return r
+}
+
+// unlimited is called when the wait is over.
+func (c *caller) unlimited() { c.end = time.Now().Add(forever) }
+
+// leave the queue, and give back what may be held, until the lease would be over. With an owner that was given, another
+// caller may hold the lock then.
+func (c *caller) leave() {
+	c.unlimited()
+	if !c.isKnown {
+		c.isClean = !c.isUnheard
+		return
+	}
+	longest := c.options.lease
+	if c.options.owner != nil {
+		longest = leaveTime
+	}
+	r, err := c.answered(context.Background(), longest, []any{"FAIRLOCK.CANCEL", c.name, c.owner})
+	number, _ := r.value.(int64)
+	if c.isClean = number == 1; err == nil && !c.isClean && (c.isUnheard || c.token != 0) {
+		_, _ = c.answered(context.Background(), longest, []any{"FAIRLOCK.RELEASE", c.name, c.owner})
+	}
+}
+
+// release the lock.
+func (c *caller) release(longest time.Duration) error {
+	c.unlimited()
+	c.isUnheard = false
+	r, err := c.answered(context.Background(), longest, c.giving())
+	if err != nil {
+		return err
+	}
+	if c.isClean = r.err == nil; !c.isClean && !c.isUnheard {
+		return c.lost(CauseNotHeld)
+	}
+	return nil
+}
+
+func (c *caller) notInTime() error {
+	kind, what, within := ErrNotInTime, c.address, "at once"
+	if c.tries.first != nil {
+		what = fmt.Sprintf("%s: %v", c.address, c.tries.first)
+	} else if c.isUnconfirmed {
+		kind, what = ErrNotReplicated, c.address+": too few replicas have confirmed it (see MinReplicas)"
+	}
+	if c.options.wait > 0 {
+		within = fmt.Sprintf("within %v", c.options.wait)
+	}
+	return failed(kind, c.tries.first, "%s: not acquired %s: %s", c.name, within, what)
+}
+
+func (c *caller) lost(cause Cause) *Error {
+	loss := failed(ErrLockLost, nil, "%s: the lock was lost (%s): %s", c.name, cause, c.address)
+	if loss.Cause = cause; cause == CauseNotHeld {
+		loss.Code = "NOTHELD"
+	}
+	return loss
 }
 
 // connect makes the connection of a session, to the server that has the lock now.
@@ -151,7 +332,7 @@ func (c *caller) close() {
 	if c.line != nil {
 		c.line.Close()
 	}
-	c.ear.released = max(c.released, c.token)
+	c.released = max(c.released, c.token)
 	c.locks.putEar(c.ear, c.isClean && c.options.owner == nil)
 }
 

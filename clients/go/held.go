@@ -124,7 +124,7 @@ func (h *Held) Renew(ctx context.Context, lease time.Duration) error {
 		var tries tries
 		err := h.renew(min(lease, forever))
 		for errors.Is(err, ErrUnavailable) && ctx.Err() == nil && h.ctx.Err() == nil {
-			tries.failed(err, time.Now())
+			tries.failed(err)
 			time.Sleep(tries.pause)
 			err = h.renew(min(lease, forever))
 		}
@@ -168,7 +168,7 @@ func (h *Held) notHeld() error {
 func (h *Held) renewed(r reply, lease time.Duration) error {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	next := r.came.Add(max(h.lease/10, firstPause))
+	next := time.Now().Add(max(h.lease/10, firstPause))
 	if r.err == nil && r.isConfirmed {
 		h.lease, next = lease, r.sent.Add(lease/3)
 	}
@@ -203,8 +203,7 @@ func (h *Held) lose(cause Cause) {
 	h.mutex.Unlock()
 	h.ended(h.loss)
 	if h.close(); cause == CauseLease { // Perhaps only by this side's clock.
-		h.release(0)
-		go func() { _ = h.run(context.Background()) }()
+		go func() { _ = h.release(0) }()
 	}
 	h.tell(h.options.hooks.OnLost, Event{Cause: cause, Held: time.Since(h.acquired)})
 }
@@ -234,8 +233,7 @@ func (h *Held) Release() error {
 		return loss
 	}
 	h.ended(nil)
-	h.release(min(h.options.releaseTimeout, left))
-	err := h.run(context.Background())
+	err := h.release(min(h.options.releaseTimeout, left))
 	if h.close(); errors.Is(err, ErrUnavailable) && h.options.session {
 		err = nil // The end of its connection frees the lock as well.
 	}

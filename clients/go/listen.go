@@ -21,9 +21,9 @@ const (
 type ear struct {
 	name, owner, channel string
 	woken                chan struct{}
-	released             int64     // the last token of this owner
-	listener             *listener // guarded by the mutex of Locks
-	expiry               *time.Timer
+	released             int64       // the last token of this owner
+	listener             *listener   // guarded by the mutex of Locks
+	idle                 *time.Timer // ends it if nobody uses it
 }
 
 func (l *Locks) takeEar(name string, o *options) *ear {
@@ -31,7 +31,7 @@ func (l *Locks) takeEar(name string, o *options) *ear {
 	defer l.mutex.Unlock()
 	owner := o.owner
 	if owner == nil {
-		if its := l.idle[name]; len(its) > 0 && its[len(its)-1].expiry.Stop() {
+		if its := l.idle[name]; len(its) > 0 && its[len(its)-1].idle.Stop() {
 			l.idle[name] = its[:len(its)-1]
 			return its[len(its)-1]
 		}
@@ -50,7 +50,7 @@ func (l *Locks) putEar(e *ear, mayBeUsed bool) {
 		return
 	}
 	l.idle[e.name] = append(l.idle[e.name], e)
-	e.expiry = time.AfterFunc(kept, func() {
+	e.idle = time.AfterFunc(kept, func() {
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
 		l.drop(e)

@@ -2,9 +2,7 @@ package fairlock
 
 import (
 	"context"
-	"crypto/sha1"
 	"errors"
-	"fmt"
 	"log"
 	"slices"
 	"strings"
@@ -15,28 +13,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// script does what a command does, where the server does not have the module.
-type script struct{ text, digest string }
-
-var scripts = map[any]script{
-	"FAIRLOCK.ACQUIRE": scriptOf(lua.Acquire), "FAIRLOCK.RELEASE": scriptOf(lua.Release),
-	"FAIRLOCK.RENEW": scriptOf(lua.Renew), "FAIRLOCK.CANCEL": scriptOf(lua.Cancel), "FAIRLOCK.INFO": scriptOf(lua.Info),
+// reply is what came of a command.
+type reply struct {
+	value       any
+	err         error
+	sent        time.Time
+	address     string
+	isConfirmed bool // by as many replicas as must
 }
 
-func scriptOf(text string) script { return script{text, fmt.Sprintf("%x", sha1.Sum([]byte(text)))} }
+// scripts do what the commands do, where the server does not have the module.
+var scripts = map[any]*redis.Script{
+	"FAIRLOCK.ACQUIRE": redis.NewScript(lua.Acquire), "FAIRLOCK.RELEASE": redis.NewScript(lua.Release),
+	"FAIRLOCK.RENEW": redis.NewScript(lua.Renew), "FAIRLOCK.CANCEL": redis.NewScript(lua.Cancel),
+	"FAIRLOCK.INFO": redis.NewScript(lua.Info),
+}
 
-// form is a command, or EVALSHA or EVAL of its script.
-func form(verb string, words []any) []any {
-	its, name := scripts[words[0]], words[1].(string)
-	code := its.digest
-	switch verb {
-	case "":
-		return words
-	case "EVAL":
-		code = its.text
+// put adds a command to a pipeline, or its script, by EVALSHA or EVAL.
+func put(ctx context.Context, pipe redis.Pipeliner, verb string, words []any) *redis.Cmd {
+	if verb == "" {
+		return pipe.Do(ctx, words...)
 	}
-	keys := []any{verb, code, 4, name, key("redisson_lock_queue", name), key("redisson_lock_timeout", name), key("fairlock_token", name)}
-	return append(keys, words[2:]...)
+	script, name := scripts[words[0]], words[1].(string)
+	keys := []string{name, key("redisson_lock_queue", name), key("redisson_lock_timeout", name), key("fairlock_token", name)}
+	if verb == "EVAL" {
+		return script.Eval(ctx, pipe, keys, words[2:]...)
+	}
+	return script.EvalSha(ctx, pipe, keys, words[2:]...)
 }
 
 // key is one of a lock besides its own, with Redisson's names: prefix:{name}, or prefix:name if the name has braces.
@@ -73,7 +76,6 @@ func (l *Locks) send(ctx context.Context, line *redis.Client, o *options, within
 	case r.err != nil && isPassing(r.err):
 		l.cluster.ReloadState(ctx)
 	}
-	r.came = time.Now()
 	return r
 }
 
@@ -108,15 +110,17 @@ func (l *Locks) sendTo(
 		if isScript := verb != ""; isScript && !hasScript || !isScript && hasScript && l.mode.Load() == byScripts {
 			continue
 		}
-		command, confirm := redis.NewCmd(ctx, form(verb, words)...), redis.NewIntCmd(ctx, "WAIT", replicas, ms(within))
-		all := append(make([]redis.Cmder, 0, 3), command)
-		if isAsking {
-			all = append(all[:0], redis.NewCmd(ctx, "ASKING"), command)
-		}
-		if replicas > 0 { // In one pipeline: WAIT is about what its own connection has written.
-			all = append(all, confirm)
-		}
-		exchange(ctx, node, o.commandTimeout+within, all...)
+		var command *redis.Cmd
+		confirm := redis.NewIntCmd(ctx, "WAIT", replicas, ms(within))
+		exchange(ctx, node, o.commandTimeout+within, func(pipe redis.Pipeliner) {
+			if isAsking {
+				pipe.Do(ctx, "ASKING")
+			}
+			command = put(ctx, pipe, verb, words)
+			if replicas > 0 { // In one pipeline: WAIT is about what its own connection has written.
+				_ = pipe.Process(ctx, confirm)
+			}
+		})
 		if r.value, r.err = command.Result(); errors.Is(r.err, redis.Nil) {
 			r.value, r.err = nil, nil
 		}
@@ -130,14 +134,12 @@ func (l *Locks) sendTo(
 }
 
 // exchange sends commands in one pipeline, once: go-redis would send them again, but not on a Conn that has failed.
-func exchange(ctx context.Context, node *redis.Client, longest time.Duration, commands ...redis.Cmder) {
+func exchange(ctx context.Context, node *redis.Client, longest time.Duration, fill func(redis.Pipeliner)) {
 	conn := node.WithTimeout(longest).Conn()
 	defer conn.Close()
 	pipe := conn.Pipeline()
-	for _, each := range commands {
-		_ = pipe.Process(ctx, each)
-	}
-	_, err := pipe.Exec(ctx)
+	fill(pipe)
+	commands, err := pipe.Exec(ctx)
 	hasFailed := func(each redis.Cmder) bool { return each.Err() != nil }
 	if err != nil && !slices.ContainsFunc(commands, hasFailed) { // There was no connection: go-redis says so nowhere else.
 		for _, each := range commands {
@@ -157,9 +159,9 @@ func (l *Locks) wanted(ctx context.Context, node *redis.Client, o *options) (int
 	if isKnown {
 		return wanted, nil
 	}
-	role := redis.NewSliceCmd(ctx, "ROLE")
-	exchange(ctx, node, o.commandTimeout, role)
-	said, err := role.Result()
+	var role *redis.Cmd
+	exchange(ctx, node, o.commandTimeout, func(pipe redis.Pipeliner) { role = pipe.Do(ctx, "ROLE") })
+	said, err := role.Slice()
 	if err != nil && !isUnknown(err) {
 		return 0, err
 	}
