@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Microseconds since the round began.
 pub type Micros = u64;
@@ -17,7 +17,7 @@ pub fn micros(duration: Duration) -> Micros {
 }
 
 /// How a client asks for a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     /// ACQUIRE that blocks.
@@ -40,7 +40,7 @@ pub const EXCLUSIVE: Limit = 1;
 pub const ANY: Limit = usize::MAX;
 
 /// What a client asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
 pub enum Request {
     Acquire {
@@ -70,7 +70,7 @@ pub enum Request {
 }
 
 /// What came of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "answer", content = "got", rename_all = "snake_case")]
 pub enum Answer {
     /// The lock is held, by this token if it has one.
@@ -90,7 +90,7 @@ pub enum Answer {
 }
 
 /// One request of one client, and its reply.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Call {
     pub client: usize,
     pub lock: usize,
@@ -118,7 +118,7 @@ impl Call {
 }
 
 /// What was done to the server, its data or its clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "fault", rename_all = "snake_case")]
 pub enum Harm {
     /// Killed and started again. Everything since `lost_since` may be lost; `None`: nothing is.
@@ -167,7 +167,7 @@ pub enum Harm {
 }
 
 /// One of a lock's keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     Lock,
@@ -179,7 +179,7 @@ pub enum Part {
 }
 
 /// A fault, from before it was begun to after it was over.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Fault {
     #[serde(flatten)]
     pub harm: Harm,
@@ -188,7 +188,7 @@ pub struct Fault {
 }
 
 /// What an observer read of a lock's keys at an instant between two.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Sight {
     pub lock: usize,
     pub from: Micros,
@@ -199,7 +199,7 @@ pub struct Sight {
 
 /// A time in which the machine kept the server or its clients from running: it had no processor
 /// for them, or the disk was not done. The server itself is not asked, see `witness`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stall {
     pub from: Micros,
     pub to: Micros,

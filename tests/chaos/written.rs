@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use fairlock_testing::Server;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::checker::Violation;
 use crate::history::{Call, Fault, History, Micros, Sight, Stall};
@@ -36,7 +36,7 @@ struct First<'h> {
 }
 
 /// Any other line. A stall has only its times.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 #[serde(untagged)]
 enum Event {
     Call(Call),
@@ -107,19 +107,4 @@ fn text(history: &History, found: &[Violation], title: &Title) -> String {
         text.push('\n');
     }
     text
-}
-
-/// The events of a history that was written.
-#[cfg(test)]
-pub fn read(text: &str) -> History {
-    let mut history = History::default();
-    for line in text.lines().skip(1) {
-        match serde_json::from_str(line).expect("an event") {
-            Event::Call(call) => history.calls.push(call),
-            Event::Fault(fault) => history.faults.push(fault),
-            Event::Sight(sight) => history.sights.push(sight),
-            Event::Stall(stall) => history.stalls.push(stall),
-        }
-    }
-    history
 }
