@@ -59,42 +59,6 @@ fn workers_take_turns_at_the_orders_of_a_customer() {
 }
 
 #[test]
-fn a_cron_job_that_four_machines_start_runs_once() {
-    let server = Server::start();
-    let job = [
-        "report",
-        "sh",
-        "-c",
-        "echo ran with $FAIRLOCK_TOKEN; sleep 0.2",
-    ];
-    let machines = [0; 4].map(|_| start("python", "python/cron_once.py", &server, &job));
-    let said = machines.map(to_its_end).concat();
-    let of = |part: &str| said.lines().filter(|line| line.contains(part)).count();
-    assert_eq!(of("ran with "), 1, "{said}");
-    assert_eq!(of("done, status 0"), 1, "{said}");
-    assert_eq!(of("another machine has it"), 3, "{said}");
-    // A machine that is late finds it taken.
-    let late = to_its_end(start("python", "python/cron_once.py", &server, &job));
-    assert_eq!(late, "report: another machine has it\n");
-}
-
-#[test]
-fn a_store_refuses_the_token_of_a_holder_that_slept() {
-    let server = Server::start();
-    let said = to_its_end(start("python", "python/token_store.py", &server, &[]));
-    let shown = [
-        "the next holder has written 7",
-        "the store refuses the sleeper's 9: STALE token",
-        "the lock was lost (lease)",
-        "apples: 7",
-    ];
-    for sentence in shown {
-        assert!(said.contains(sentence), "not shown: {sentence}\n{said}");
-    }
-    assert_eq!(server.connect().run("HGET stock:apples amount"), "7");
-}
-
-#[test]
 fn a_leader_that_dies_is_followed_at_once_and_one_that_resigns_too() {
     let server = Server::start();
     let elect = |name: &str| start("typescript", "node/leader.mjs", &server, &[name]);
