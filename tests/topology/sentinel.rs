@@ -1,98 +1,41 @@
 //! A master, two replicas and three sentinels.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use fairlock_testing::{Client, Server, follow, free_port, wait_until};
+use fairlock_testing::{Launch, Server, follow, wait_until};
 use tempfile::TempDir;
 
 use crate::scene::{QUEUE, Scene, goes_on};
 
 const SENTINELS: usize = 3;
 
-/// A sentinel; killed when dropped.
-struct Sentinel {
-    process: Child,
-    port: u16,
-    _dir: TempDir,
+/// Starts a sentinel, which keeps what it knows in a file.
+fn sentinel(file: &Path, master: u16) -> Server {
+    // A busy machine must not make a master look dead.
+    let configuration = format!(
+        "sentinel monitor fair 127.0.0.1 {master} 2\n\
+         sentinel down-after-milliseconds fair 5000\n\
+         sentinel failover-timeout fair 20000\n\
+         sentinel parallel-syncs fair 2\n",
+    );
+    fs::write(file, configuration).expect("written");
+    let file = file.to_str().expect("a UTF-8 path");
+    Server::launch(&Launch::plain(&[file, "--sentinel"]))
 }
 
-impl Sentinel {
-    fn start(master: u16) -> Self {
-        // Another process may take the port after it was chosen: then the next one is tried.
-        for _ in 0..20 {
-            let mut sentinel = Self::spawn(master);
-            let mut is_up = false;
-            wait_until("the sentinel has started", || {
-                is_up = redis::Client::open(format!("redis://127.0.0.1:{}/", sentinel.port))
-                    .and_then(|client| client.get_connection())
-                    .and_then(|mut connection| redis::cmd("INFO").query(&mut connection))
-                    .is_ok_and(|info: String| {
-                        info.contains(&format!("process_id:{}\r", sentinel.process.id()))
-                    });
-                is_up || sentinel.process.try_wait().expect("its state").is_some()
-            });
-            if is_up {
-                return sentinel;
-            }
-        }
-        panic!("no sentinel starts");
-    }
-
-    fn spawn(master: u16) -> Self {
-        let port = free_port();
-        let dir = TempDir::new().expect("a temporary directory");
-        let file = dir.path().join("sentinel.conf");
-        // A busy machine must not make a master look dead.
-        let configuration = format!(
-            "port {port}\nbind 127.0.0.1\ndir {}\nlogfile log\n\
-             sentinel monitor fair 127.0.0.1 {master} 2\n\
-             sentinel down-after-milliseconds fair 5000\n\
-             sentinel failover-timeout fair 20000\n\
-             sentinel parallel-syncs fair 2\n",
-            dir.path().display()
-        );
-        fs::write(&file, configuration).expect("written");
-        let process = Command::new("redis-server")
-            .arg(&file)
-            .arg("--sentinel")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed");
-        Self {
-            process,
-            port,
-            _dir: dir,
-        }
-    }
-
-    fn connect(&self) -> Client {
-        Client::new(self.port, 2)
-    }
-
-    /// A field of what it knows of the master.
-    fn knows(&self, field: &str) -> String {
-        let known = self.connect().run("SENTINEL MASTER fair");
-        let mut words = known.trim_matches(['[', ']']).split(", ");
-        words.find(|word| *word == field);
-        words.next().unwrap_or_default().to_owned()
-    }
-}
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// A field of what a sentinel knows of the master.
+fn known(sentinel: &Server, field: &str) -> String {
+    let known = sentinel.connect().run("SENTINEL MASTER fair");
+    let mut words = known.trim_matches(['[', ']']).split(", ");
+    words.find(|word| *word == field);
+    words.next().unwrap_or_default().to_owned()
 }
 
 struct Installation {
     servers: Vec<Server>,
-    sentinels: Vec<Sentinel>,
+    sentinels: Vec<Server>,
+    _files: TempDir,
 }
 
 impl Installation {
@@ -108,8 +51,16 @@ impl Installation {
         for replica in &servers[1..] {
             follow(replica, &servers[0]);
         }
-        let sentinels: Vec<_> = (0..SENTINELS).map(|_| Sentinel::start(master)).collect();
-        let installation = Self { servers, sentinels };
+        let files = TempDir::new().expect("a temporary directory");
+        let sentinels = (0..SENTINELS).map(|number| {
+            let file = files.path().join(number.to_string());
+            sentinel(&file, master)
+        });
+        let installation = Self {
+            servers,
+            sentinels: sentinels.collect(),
+            _files: files,
+        };
         installation.is_ready();
         installation
     }
@@ -117,7 +68,8 @@ impl Installation {
     fn is_ready(&self) {
         for sentinel in &self.sentinels {
             wait_until("the sentinel knows all", || {
-                sentinel.knows("num-slaves") == "2" && sentinel.knows("num-other-sentinels") == "2"
+                known(sentinel, "num-slaves") == "2"
+                    && known(sentinel, "num-other-sentinels") == "2"
             });
             wait_until("a failover would be possible", || {
                 sentinel
@@ -150,17 +102,12 @@ impl Installation {
 
     /// Waits until the sentinels name another master, and it is one.
     fn new_master(&self, old: u16) -> &Server {
-        // An election that fails is held again only after twice the time of a failover.
-        let longest = Duration::from_mins(3);
-        let start = Instant::now();
-        loop {
-            let port = self.master();
-            if port != old && self.server(port).info("replication", "role") == "master" {
-                return self.server(port);
-            }
-            assert!(start.elapsed() < longest, "still no new master");
-            thread::sleep(Duration::from_millis(10));
-        }
+        let mut port = old;
+        wait_until("there is a new master", || {
+            port = self.master();
+            port != old && self.server(port).info("replication", "role") == "master"
+        });
+        self.server(port)
     }
 }
 

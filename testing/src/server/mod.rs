@@ -125,7 +125,8 @@ impl Server {
                 if info.contains("process_id:") && !info.contains(&own) {
                     return false;
                 }
-                if info.contains(&own) && info.contains("\nloading:0\r") {
+                // A sentinel has nothing to load, and does not say that it has loaded it.
+                if info.contains(&own) && !info.contains("\nloading:1\r") {
                     return true;
                 }
             }
@@ -151,7 +152,7 @@ impl Server {
         let mut client = self.connect();
         let list = format!("CLIENT LIST ID {}", blocked.id);
         wait_until(command, || {
-            client.text(&list).contains(" flags=b ") || blocked.is_done()
+            client.run(&list).contains(" flags=b ") || blocked.is_done()
         });
         blocked
     }
@@ -176,7 +177,7 @@ impl Server {
 
     /// A field of INFO.
     pub fn info(&self, section: &str, field: &str) -> String {
-        let info = self.connect().text(&format!("INFO {section}"));
+        let info = self.connect().run(&format!("INFO {section}"));
         let line = info
             .lines()
             .find_map(|line| line.strip_prefix(&format!("{field}:")));
@@ -285,7 +286,7 @@ pub fn follow(replica: &Server, master: &Server) {
         .run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
     let online = format!("port={},state=online", replica.port);
     wait_until("the replica is up to date", || {
-        let known = master.connect().text("INFO replication");
+        let known = master.connect().run("INFO replication");
         replica.info("replication", "master_link_status") == "up" && known.contains(&online)
     });
 }
