@@ -79,7 +79,8 @@ impl Node {
         client.run(command)
     }
 
-    fn is_ok(&self) -> bool {
+    /// Whether it sees the cluster as up.
+    pub fn is_ok(&self) -> bool {
         self.run("CLUSTER INFO").contains("cluster_state:ok")
     }
 

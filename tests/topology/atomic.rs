@@ -173,10 +173,7 @@ fn a_migration_that_is_cancelled_leaves_nothing_behind() {
     };
     // To the target the lease is over before the lock is there.
     cluster.masters[AWAY].set_clock(3600);
-    wait_until("the cluster is up", || {
-        let mut nodes = cluster.nodes();
-        nodes.all(|node| node.run("CLUSTER INFO").contains("cluster_state:ok"))
-    });
+    cluster.is_ready();
     let scene = Scene::new(&cluster.masters[HOME]);
     let mut client = cluster.masters[HOME].connect();
     let free = client.run("FAIRLOCK.ACQUIRE {k}:free p ENQUEUE");

@@ -22,8 +22,7 @@ fn with_scene() -> (Cluster, Scene, usize) {
 }
 
 fn is_master(node: &Node) -> bool {
-    node.info("replication", "role") == "master"
-        && node.run("CLUSTER INFO").contains("cluster_state:ok")
+    node.info("replication", "role") == "master" && node.is_ok()
 }
 
 /// A blocked client is told what BLPOP is told: that the server has become a replica.
@@ -195,9 +194,7 @@ fn a_killed_master_costs_no_place() {
     }
     goes_on(new, scene.token);
     let neighbour = &cluster.masters[neighbour];
-    wait_until("the cluster is up", || {
-        neighbour.run("CLUSTER INFO").contains("cluster_state:ok")
-    });
+    wait_until("the cluster is up", || neighbour.is_ok());
     goes_on_elsewhere(neighbour, &lock, [b, c]);
 }
 
@@ -250,9 +247,7 @@ fn a_node_that_is_cut_off_hands_nothing_on() {
     for reply in &replies {
         assert!(reply.starts_with("(error) CLUSTERDOWN "), "{reply}");
     }
-    wait_until("the cluster is up", || {
-        node.run("CLUSTER INFO").contains("cluster_state:ok")
-    });
+    wait_until("the cluster is up", || node.is_ok());
     let queue = format!("LRANGE redisson_lock_queue:{{{lock}}} 0 -1");
     client.assert_reply(&queue, "[b, c]");
     let c = node.block(&format!("FAIRLOCK.ACQUIRE {lock} c"));

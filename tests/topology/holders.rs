@@ -1,14 +1,14 @@
 //! Locks with several holders, where a slot moves or a replica takes over.
 
-use fairlock_testing::wait_until;
+use fairlock_testing::{lua, wait_until};
 
-use crate::moving::{AWAY, HOME, Move, keys_of, two_masters};
+use crate::moving::{AWAY, HOME, Move, two_masters};
 use crate::scene::LEFT;
 
 #[test]
 fn holders_move_with_their_slot_in_whichever_order_the_keys_move() {
     let cluster = two_masters(&[]);
-    let [lock, queue, deadlines] = keys_of("k");
+    let [lock, queue, deadlines, _] = lua::keys("k");
     let shared = "redisson_lock_shared:{k}".to_owned();
     let orders = [
         [lock.clone(), shared.clone()],
@@ -25,8 +25,7 @@ fn holders_move_with_their_slot_in_whichever_order_the_keys_move() {
         let a = client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
         let b = client.int("FAIRLOCK.ACQUIRE k b SHARED 2 LEASE 600000");
         let waiter = home.block("FAIRLOCK.ACQUIRE k c SHARED 2 LEASE 600000");
-        let slot = cluster.slot("k");
-        let moving = Move::begin(&cluster, slot, from, to);
+        let moving = Move::begin(&cluster, from, to);
         for key in order {
             moving.keys(std::slice::from_ref(key));
             // No client becomes a holder while a part of the lock is elsewhere.
@@ -66,7 +65,7 @@ fn shared_holders_are_known_as_soon_as_their_slot_has_come() {
         for owner in ["a", "b"] {
             home.run(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED LEASE 600000"));
         }
-        let moving = Move::begin(&cluster, cluster.slot("k"), HOME, AWAY);
+        let moving = Move::begin(&cluster, HOME, AWAY);
         let there = moving.to;
         for key in ["k", "redisson_lock_shared:{k}"] {
             moving.keys(&[key.to_owned()]);
@@ -83,7 +82,7 @@ fn shared_holders_are_known_as_soon_as_their_slot_has_come() {
         let reply = client.run(&format!("FAIRLOCK.{command}"));
         assert!(!reply.starts_with("(error)"), "{command}: {reply}");
         there.run("FAIRLOCK.BREAK k");
-        let back = Move::begin(&cluster, cluster.slot("k"), AWAY, HOME);
+        let back = Move::begin(&cluster, AWAY, HOME);
         back.finish();
     }
 }
@@ -91,12 +90,12 @@ fn shared_holders_are_known_as_soon_as_their_slot_has_come() {
 #[test]
 fn a_lease_that_ends_on_the_way_is_over_where_the_lock_arrives() {
     let cluster = two_masters(&[]);
-    let [lock, queue, deadlines] = keys_of("k");
+    let [lock, queue, deadlines, _] = lua::keys("k");
     let home = &cluster.masters[HOME];
     let mut client = home.connect();
     client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 1500");
-    let moving = Move::begin(&cluster, cluster.slot("k"), HOME, AWAY);
+    let moving = Move::begin(&cluster, HOME, AWAY);
     moving.keys(&["redisson_lock_shared:{k}".to_owned()]);
     moving.keys(&[lock, queue, deadlines]);
     let there = moving.to;

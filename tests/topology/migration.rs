@@ -3,20 +3,20 @@
 //! While it moves, no node sees all of the lock: only its holder is served, and no reply is wrong. When it has moved,
 //! all clients are where the lock is, in the order of the queue.
 
-use fairlock_testing::cluster::{Cluster, Node};
-use fairlock_testing::{Client, Listener, Wire, wait_until};
+use fairlock_testing::cluster::Cluster;
+use fairlock_testing::{Client, Listener, Wire, lua, wait_until};
 
-use crate::moving::{AWAY, HOME, Move, keys_of, two_masters};
+use crate::moving::{AWAY, HOME, Move, two_masters};
 use crate::scene::{LEFT, QUEUE, Scene, goes_on, knows_the_queue, nothing_comes_back};
 
 pub fn begin(cluster: &Cluster) -> Move<'_> {
-    Move::begin(cluster, cluster.slot("k"), HOME, AWAY)
+    Move::begin(cluster, HOME, AWAY)
 }
 
 #[test]
 fn all_places_are_kept_in_any_order_of_the_keys() {
     let cluster = two_masters(&["--fairlock.turn", "60000"]);
-    let [lock, queue, deadlines] = keys_of("k");
+    let [lock, queue, deadlines, _] = lua::keys("k");
     let orders = [
         [&lock, &queue, &deadlines],
         [&deadlines, &queue, &lock],
@@ -31,7 +31,7 @@ fn all_places_are_kept_in_any_order_of_the_keys() {
         };
         let scene = Scene::new(&cluster.masters[from]);
         let slot = cluster.slot("k");
-        let moving = Move::begin(&cluster, slot, from, to);
+        let moving = Move::begin(&cluster, from, to);
         for (done, key) in order.iter().enumerate() {
             moving.keys(&[(*key).clone()]);
             let left = &order[done + 1..];
@@ -78,7 +78,7 @@ fn no_waiter_is_served(moving: &Move<'_>, lock_is_at_home: bool) {
 #[test]
 fn a_holder_renews_and_releases_wherever_its_key_is() {
     let cluster = two_masters(&["--fairlock.turn", "60000"]);
-    let [lock, queue, deadlines] = keys_of("k");
+    let [lock, queue, deadlines, _] = lua::keys("k");
     let scene = Scene::new(&cluster.masters[HOME]);
     let moving = begin(&cluster);
     moving.keys(&[queue, deadlines]);
@@ -105,7 +105,7 @@ const NOT_HELD: &str = "(error) NOTHELD the owner does not hold the lock";
 #[test]
 fn a_lock_that_is_released_while_half_of_it_has_moved_goes_to_the_head_when_all_has() {
     let cluster = two_masters(&["--fairlock.turn", "60000"]);
-    let [lock, queue, deadlines] = keys_of("k");
+    let [lock, queue, deadlines, _] = lua::keys("k");
     let scene = Scene::new(&cluster.masters[HOME]);
     let moving = begin(&cluster);
     moving.keys(&[lock]);
@@ -133,7 +133,7 @@ fn a_lease_that_ends_on_the_way_serves_the_head_when_the_lock_has_arrived() {
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = home.block("FAIRLOCK.ACQUIRE k b");
     let moving = begin(&cluster);
-    let keys = keys_of("k");
+    let keys = lua::keys("k");
     moving.keys(&keys[1..]);
     // Only now is it short, so that it does not end before.
     client.assert_reply("PEXPIRE k 300", "1");
@@ -154,7 +154,7 @@ fn a_waiter_whose_time_is_up_or_who_hangs_up_on_the_way_costs_one_turn() {
     let dying = home.block("FAIRLOCK.ACQUIRE k c");
     let last = home.block("FAIRLOCK.ACQUIRE k d");
     let moving = begin(&cluster);
-    let keys = keys_of("k");
+    let keys = lua::keys("k");
     moving.keys(&keys[1..]);
     dying.disconnect();
     assert_eq!(short.reply(), "(nil)");
@@ -177,7 +177,7 @@ fn a_session_ends_where_its_slot_leaves_and_the_lock_lives_on_by_its_lease() {
     let mut holder = home.connect();
     holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
     let moving = begin(&cluster);
-    moving.keys(&keys_of("k"));
+    moving.keys(&lua::keys("k"));
     let away = moving.to;
     moving.finish();
     let session = "fairlock_session_locks";
@@ -200,19 +200,9 @@ fn a_session_ends_where_its_slot_leaves_and_the_lock_lives_on_by_its_lease() {
 fn a_slot_that_leaves_takes_with_it_what_was_known_of_its_locks() {
     let cluster = two_masters(&["--fairlock.turn", "60000"]);
     nothing_comes_back(&cluster, |from, to| {
-        let moving = Move::begin(&cluster, cluster.slot("k"), from, to);
-        moving.keys(&keys_of("k"));
+        let moving = Move::begin(&cluster, from, to);
+        moving.keys(&lua::keys("k"));
         moving.finish();
-        // A node that has not heard of the last epoch could take this one for its own next time.
-        let epoch = |node: &Node| {
-            let info = node.connect().text("CLUSTER INFO");
-            let mut lines = info.lines();
-            lines
-                .find(|line| line.starts_with("cluster_current_epoch:"))
-                .map(str::to_owned)
-        };
-        let [home, away] = [HOME, AWAY].map(|node| &cluster.masters[node]);
-        wait_until("they agree", || epoch(home) == epoch(away));
     });
 }
 
@@ -249,7 +239,7 @@ fn a_queue_that_has_arrived_is_served_without_a_request() {
     let moving = begin(&cluster);
     let away = moving.to;
     let next = Listener::new(away.port, "redisson_lock__channel:{k}:q");
-    moving.keys(&keys_of("k"));
+    moving.keys(&lua::keys("k"));
     moving.finish();
     knows_the_queue(away);
     away.run("PEXPIRE k 1");
@@ -286,7 +276,7 @@ fn tokens_grow_while_a_slot_moves_between_servers_whose_clocks_differ() {
         assert!(token > last, "{token} after {last}");
         last = token;
         client.int("FAIRLOCK.RELEASE k a");
-        let moving = Move::begin(&cluster, cluster.slot("k"), from, to);
+        let moving = Move::begin(&cluster, from, to);
         // There where the token is ahead of the clock.
         if client.run("EXISTS fairlock_token:{k}") == "1" {
             moving.keys(&["fairlock_token:{k}".to_owned()]);
@@ -303,20 +293,20 @@ fn the_key_of_a_token_is_not_made_again_where_it_has_moved() {
     let home = &cluster.masters[HOME];
     // The slot comes to its first node, which is to give tokens ahead of its clock.
     let slot = cluster.slot("k");
-    Move::begin(&cluster, slot, HOME, AWAY).finish();
-    Move::begin(&cluster, slot, AWAY, HOME).finish();
+    Move::begin(&cluster, HOME, AWAY).finish();
+    Move::begin(&cluster, AWAY, HOME).finish();
     let token_key = ["fairlock_token:{k}".to_owned()];
     let mut client = home.connect();
     let last = client.int("FAIRLOCK.ACQUIRE k a");
     let next = home.block("FAIRLOCK.ACQUIRE k b");
     client.run("FAIRLOCK.ACQUIRE k c ENQUEUE PATIENCE 600000");
     client.assert_reply("EXISTS fairlock_token:{k}", "1");
-    let moving = Move::begin(&cluster, slot, HOME, AWAY);
+    let moving = Move::begin(&cluster, HOME, AWAY);
     moving.keys(&token_key);
     // Handed on while all other keys are here, and released when the queue has moved.
     client.int("FAIRLOCK.RELEASE k a");
     assert!(next.int() > last);
-    let [lock, queue, deadlines] = keys_of("k");
+    let [lock, queue, deadlines, _] = lua::keys("k");
     moving.keys(&[queue, deadlines]);
     client.int("FAIRLOCK.RELEASE k b");
     moving.keys(&[token_key.as_slice(), &[lock]].concat());

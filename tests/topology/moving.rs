@@ -14,13 +14,7 @@ pub fn two_masters(options: &[&str]) -> Cluster {
     cluster
 }
 
-/// The keys of a lock without braces in its name.
-pub fn keys_of(lock: &str) -> [String; 3] {
-    let derived = |what| format!("redisson_lock_{what}:{{{lock}}}");
-    [lock.to_owned(), derived("queue"), derived("timeout")]
-}
-
-/// A slot on its way from one master to another, by the steps that redis-cli takes.
+/// The slot of `k` on its way from one master to another, by the steps that redis-cli takes.
 pub struct Move<'c> {
     pub cluster: &'c Cluster,
     pub slot: usize,
@@ -30,8 +24,9 @@ pub struct Move<'c> {
 
 impl<'c> Move<'c> {
     /// Opens the slot at both nodes, once a move before this one is known to both.
-    pub fn begin(cluster: &'c Cluster, slot: usize, from: usize, to: usize) -> Self {
+    pub fn begin(cluster: &'c Cluster, from: usize, to: usize) -> Self {
         cluster.agrees();
+        let slot = cluster.slot("k");
         let (from, to) = (&cluster.masters[from], &cluster.masters[to]);
         to.run(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id));
         from.run(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id));

@@ -231,7 +231,7 @@ impl<'c> Migration<'c> {
         for command in ["FAIRLOCK.LOCKS", "FAIRLOCK.LOCKS ALL"] {
             self.to.assert_reply(command, "[]");
         }
-        let info = self.to.connect().text("INFO fairlock");
+        let info = self.to.connect().run("INFO fairlock");
         for line in info.lines().filter(|line| line.starts_with("fairlock_")) {
             assert!(line.ends_with(":0"), "{line}");
         }
