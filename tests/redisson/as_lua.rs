@@ -279,7 +279,7 @@ fn scripts_wake_by_spublish_in_a_cluster() {
     assert_eq!(call("RELEASE k a"), "0");
     waiter.until("smessage");
     assert!(call("ACQUIRE k b ENQUEUE").parse::<i64>().is_ok());
-    assert!(!client.text("INFO errorstats").contains("errorstat_"));
+    assert!(!client.run("INFO errorstats").contains("errorstat_"));
 }
 
 /// The example of the scripts' page, as a shell runs it.

@@ -123,7 +123,7 @@ impl Sides {
 
     /// Most cases have a native form: it is not all left to Lua.
     fn scripts_ran_natively(&self, cases: usize) {
-        let info = self.native.connect().text("INFO fairlock");
+        let info = self.native.connect().run("INFO fairlock");
         let intercepted: usize = info
             .lines()
             .filter_map(|line| line.strip_prefix("fairlock_scripts_intercepted_"))

@@ -85,7 +85,7 @@ fn a_master_with_two_replicas() {
 
 /// How often a server was sent a command.
 pub fn commands(client: &mut Client, command: &str) -> u64 {
-    let stats = client.text("INFO commandstats");
+    let stats = client.run("INFO commandstats");
     let calls = stats.lines().find_map(|line| {
         let line = line.strip_prefix(&format!("cmdstat_{command}:calls="))?;
         line.split(',').next()?.parse().ok()

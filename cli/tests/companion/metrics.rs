@@ -53,7 +53,7 @@ fn every_field_of_info_is_a_metric_with_its_value_and_the_examples_ask_for_no_ot
     let printed = program::ended(server.port, "metrics").said();
     let samples = read(&printed);
     // Its title is none; whether it answers, is a replica, and all of each histogram come to it.
-    let lines = client.text("INFO fairlock").lines().count();
+    let lines = client.run("INFO fairlock").lines().count();
     assert_eq!(samples.len(), lines - 1 + 4, "{samples:?}");
     let node = format!("node=127.0.0.1:{}", server.port);
     assert!(samples.keys().all(|sample| sample.contains(&node)));

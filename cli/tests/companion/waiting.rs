@@ -33,7 +33,7 @@ fn a_wait_that_is_cut_short_is_taken_up_again_until_there_is_no_server() {
     program.wait_for_error("was cut short");
     wait_until("it waits again", || server.blocked() == 1);
     // As a server does that becomes a replica.
-    let list = client.text("CLIENT LIST");
+    let list = client.run("CLIENT LIST");
     let mut list = list.split("\\n");
     let waits = list.find(|line| line.contains(" flags=b ")).expect("it");
     let id = waits.split([' ', '=']).nth(1).expect("an id");

@@ -139,25 +139,13 @@ impl Client {
     /// What a server announces in database 0 during some steps, as `event key`.
     pub fn events(port: u16, steps: impl FnOnce()) -> Vec<String> {
         const CHANNEL: &str = "__keyevent@0__:";
-        let mut client = Self::new(port, 2);
-        let mut channel = client.connection.as_pubsub();
-        channel
-            .psubscribe(format!("{CHANNEL}*"))
-            .expect("subscribed");
+        let listener = Listener::new(port, &format!("{CHANNEL}*"));
         steps();
-        let last = format!("{CHANNEL}the-end");
-        Self::new(port, 2).run(&format!("PUBLISH {last} k"));
-        let mut events = Vec::new();
-        loop {
-            let message = channel.get_message().expect("an event");
-            let name = message.get_channel_name();
-            if name == last {
-                return events;
-            }
-            let event = name.trim_start_matches(CHANNEL);
-            let key: String = message.get_payload().expect("a key");
-            events.push(format!("{event} {key}"));
-        }
+        let event = |(channel, key): Message| {
+            let name = channel.trim_start_matches(CHANNEL);
+            format!("{name} {key}")
+        };
+        listener.until_now().into_iter().map(event).collect()
     }
 
     /// The module's commands as the server lists them, without their prefix: `ACQUIRE`.
@@ -191,11 +179,6 @@ impl Client {
     #[track_caller]
     pub fn assert_error(&mut self, words: &str, code: &str) {
         self.assert_start(words, &format!("(error) {code} "));
-    }
-
-    /// The whole text of a bulk reply.
-    pub fn text(&mut self, words: &str) -> String {
-        self.run(words)
     }
 
     /// An integer reply.

@@ -105,7 +105,7 @@ fn a_client_stays_in_its_database_whatever_it_moves_and_copies() {
         client.run("SELECT 2");
         client.run("SET x 1");
         client.assert_reply(command, "1");
-        let list = other.text(&format!("CLIENT LIST ID {}", client.id));
+        let list = other.run(&format!("CLIENT LIST ID {}", client.id));
         assert!(list.contains(" db=2 "), "{command}: {list}");
     }
     client.run("SET x 1");

@@ -25,7 +25,7 @@ fn figures(client: &mut Client, command: &[u8]) -> BTreeMap<String, u64> {
 fn the_script_for_redis_exporter_has_every_number_of_info() {
     let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k me LEASE 600000");
-    let info = client.text("INFO fairlock");
+    let info = client.run("INFO fairlock");
     let numbers: BTreeMap<String, u64> = info
         .lines()
         .filter_map(|line| line.split_once(':'))

@@ -105,7 +105,7 @@ fn field_of(docs: &str, field: &str) -> String {
 #[test]
 fn every_field_of_info_is_documented_and_no_other() {
     let server = Server::start();
-    let info = server.connect().text("INFO fairlock");
+    let info = server.connect().run("INFO fairlock");
     let page = text(&root().join("docs/monitoring.md"));
     let fields: Vec<&str> = info
         .lines()

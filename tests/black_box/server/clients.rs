@@ -9,7 +9,7 @@ use crate::scene::QUEUE;
 
 /// The line of CLIENT LIST of a connection.
 fn line_of(client: &mut Client, id: i64) -> String {
-    client.text(&format!("CLIENT LIST ID {id}"))
+    client.run(&format!("CLIENT LIST ID {id}"))
 }
 
 /// Sends an ACQUIRE on a bare connection and waits until it is blocked.
@@ -163,7 +163,7 @@ fn a_connection_with_subscriptions_waits_or_is_told_why_it_cannot() {
         wire.until("again");
         wire.send(&format!("FAIRLOCK.ACQUIRE k b{wait}"));
         wait_until("the command has run", || {
-            client.text(&list).contains(" cmd=fairlock.acquire ")
+            client.run(&list).contains(" cmd=fairlock.acquire ")
         });
         let is_blocked = client.run(&unblock) == "1";
         let expected = if is_blocked {

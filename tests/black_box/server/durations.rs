@@ -14,7 +14,7 @@ struct Durations {
 }
 
 fn durations(server: &Server, kind: &str) -> Durations {
-    let info = server.connect().text("INFO fairlock");
+    let info = server.connect().run("INFO fairlock");
     let prefix = format!("fairlock_{kind}_usec_");
     let fields: BTreeMap<&str, u64> = info
         .lines()

@@ -21,7 +21,7 @@ fn two_waiters(server: &Server, client: &mut Client, lock: &str) -> (Wire, Block
     let mut first = Wire::new(server.port);
     first.send(&format!("PING\nFAIRLOCK.ACQUIRE {lock} b LEASE 600000"));
     let list = format!("CLIENT LIST ID {}", first.id);
-    wait_until("b waits", || client.text(&list).contains(" flags=b "));
+    wait_until("b waits", || client.run(&list).contains(" flags=b "));
     let second = server.block(&format!("FAIRLOCK.ACQUIRE {lock} c LEASE 600000"));
     (first, second)
 }

@@ -21,7 +21,7 @@ fn bear_strangers(options: &str) {
         .chain(options.split_whitespace())
         .collect();
     let (server, mut admin) = Server::connected_with(&options);
-    if admin.text("INFO cluster").contains("cluster_enabled:1") {
+    if admin.run("INFO cluster").contains("cluster_enabled:1") {
         give_all_slots(&mut admin);
     }
     let mut users: Vec<_> = (0..8).map(|_| server.connect()).collect();

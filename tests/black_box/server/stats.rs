@@ -8,7 +8,7 @@ use super::events::{announcing, own_events};
 
 /// The fields, without durations counted by their bounds.
 pub fn stats(server: &Server) -> BTreeMap<String, i64> {
-    let info = server.connect().text("INFO fairlock");
+    let info = server.connect().run("INFO fairlock");
     let pairs = info.lines().filter_map(|line| line.split_once(':'));
     let numbers = pairs.filter(|(name, _)| !name.contains("_usec_"));
     numbers
@@ -38,7 +38,7 @@ fn counts(server: &Server, steps: impl FnOnce()) -> Vec<String> {
 #[test]
 fn the_section_is_plain_numbers() {
     let server = Server::start();
-    let info = server.connect().text("INFO fairlock");
+    let info = server.connect().run("INFO fairlock");
     assert!(info.starts_with("# fairlock\n"), "{info}");
     let names: Vec<String> = stats(&server).into_keys().collect();
     let expected = [
@@ -78,8 +78,8 @@ fn the_section_is_plain_numbers() {
     assert!(stats(&server).values().all(|number| *number == 0));
     // It is one of the sections that modules add, not of those that INFO shows unasked.
     let mut client = server.connect();
-    assert!(client.text("INFO everything").contains("# fairlock\n"));
-    assert!(!client.text("INFO").contains("# fairlock\n"));
+    assert!(client.run("INFO everything").contains("# fairlock\n"));
+    assert!(!client.run("INFO").contains("# fairlock\n"));
 }
 
 /// The module's own events during some steps, and behind a semicolon what was counted.

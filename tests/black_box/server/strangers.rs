@@ -43,7 +43,7 @@ fn flood() -> usize {
 
 /// A field of INFO, by a client that is known already.
 fn info(client: &mut Client, field: &str) -> f64 {
-    let info = client.text("INFO everything");
+    let info = client.run("INFO everything");
     let value = info
         .lines()
         .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));

@@ -69,7 +69,7 @@ fn code(reply: &str) -> &str {
 }
 
 fn counters(server: &Server, kind: &str) -> Vec<String> {
-    let info = server.connect().text("INFO fairlock");
+    let info = server.connect().run("INFO fairlock");
     let prefix = format!("fairlock_scripts_{kind}_");
     let lines = info.lines().filter_map(|line| line.strip_prefix(&prefix));
     let counted = lines.filter(|line| !line.ends_with(":0"));
@@ -89,7 +89,7 @@ fn a_known_script_runs_natively_though_it_was_never_loaded() {
     assert_eq!(client.run_words(&call("unlock")), "1");
     assert_eq!(client.run_words(&call("leave")), "(nil)");
     assert_eq!(client.run_words(&call("force-unlock")), "0");
-    let statistics = client.text("INFO commandstats");
+    let statistics = client.run("INFO commandstats");
     for name in ["eval", "evalsha"] {
         assert!(!statistics.contains(&format!("cmdstat_{name}:")));
         assert!(statistics.contains(&format!("cmdstat_fairlock.{name}:")));
@@ -294,7 +294,7 @@ fn a_cluster_sends_scripts_where_their_keys_are() {
     assert_eq!(code(&reply), "CLUSTERDOWN");
     client.run("CLUSTER ADDSLOTSRANGE 0 16383");
     wait_until("it is up", || {
-        client.text("CLUSTER INFO").contains("cluster_state:ok")
+        client.run("CLUSTER INFO").contains("cluster_state:ok")
     });
     assert_eq!(client.run_words(&call("lock")), "(nil)");
     let mut apart = call("lock");

@@ -202,7 +202,7 @@ fn permissions_that_change_while_writes_are_paused_count_when_they_go_on() {
     admin.run("CLIENT PAUSE 600000 WRITE");
     let asks = thread::spawn(move || paused.run_words(&call("unlock")));
     wait_until("it is held up", || {
-        let client = admin.text(&format!("CLIENT LIST ID {id}"));
+        let client = admin.run(&format!("CLIENT LIST ID {id}"));
         client.contains("cmd=evalsha") || client.contains("cmd=fairlock.evalsha")
     });
     admin.run("ACL SETUSER user resetkeys");
