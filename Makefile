@@ -45,7 +45,7 @@ export RUST_TEST_THREADS ?= 8
 test: setup check ## Formatting, lints, and the tests that need Rust and a server only
 	ONLY_RUST=yes $(LINTING) scripts/test/side-by-side --but redisson clients examples deployment
 
-test-all: setup-tests check ## All tests: real Redisson clients, the client packages, long fleets, killed masters, benchmarks
+test-all: setup-tests check ## All tests: real Redisson clients, the client packages, killed masters, benchmarks
 	$(LINTING) scripts/test/side-by-side
 	$(LINTING) cargo test --locked --package fairlock-bench
 	$(CARGO_TEST) --no-fail-fast -- --ignored
@@ -57,7 +57,7 @@ conformance: setup-tests module ## The rows of clients/conformance over all pack
 failovers: setup-tests module ## Count two holders at a time over FAILOVERS (100) killed masters and as many planned changes
 	FAIRLOCK_MODULE=$(MODULE) clients/conformance/lab/faults --only kill,planned,paused --rounds $${FAILOVERS:-100} $(CLIENTS)
 
-test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
+test-redisson: setup-tests ## The tests with real clients, all releases of Redisson
 	REDISSON_RELEASES=all $(CARGO_TEST) --test redisson -- --include-ignored
 
 export SERVERS MATRIX_TESTS REDISSON_TESTS MAY_LACK

@@ -54,7 +54,7 @@ pub fn wait_for_queue(client: &mut Client, lock: &str, length: i64) {
 }
 
 /// Waits until the lease of `k` goes up, as it never does by itself.
-pub fn wait_for_renewal(client: &mut Client) {
+fn wait_for_renewal(client: &mut Client) {
     let mut least = client.int("PTTL k");
     wait_until("the lease is renewed", || {
         let left = client.int("PTTL k");

@@ -15,16 +15,6 @@ pub enum Interception {
 pub const INTERCEPTIONS: &[Interception] = &[Interception::Off, Interception::On];
 
 impl Interception {
-    /// Whether scripts never drop a living owner. Run as Lua, they drop clients of Redisson itself after subtracting
-    /// from each other's scores; the server's own waiters come back.
-    pub fn protects(self, owner: &str) -> bool {
-        let is_redisson = owner.contains(':');
-        match self {
-            Self::Off => !is_redisson,
-            Self::On => true,
-        }
-    }
-
     /// A server with the module and this setting.
     pub fn server(self, options: &[&str]) -> Server {
         Server::with(&[&self.options()[..], options].concat())

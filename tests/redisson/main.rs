@@ -16,14 +16,11 @@
 
 mod hand;
 mod interception;
-mod keys;
 mod replica;
 mod sides;
 mod states;
-mod stream;
 mod trace;
 
-mod alone;
 mod as_lua;
 mod as_scripts;
 mod conformance;

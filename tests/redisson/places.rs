@@ -9,7 +9,7 @@ use fairlock_testing::{Client, wait_until};
 use crate::conformance::{nothing_is_left, queue, wait_for_queue};
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
 use crate::interception::{INTERCEPTIONS, Interception};
-use crate::scenarios::{SETTINGS, Side, scripts};
+use crate::scenarios::{SETTINGS, Side};
 
 /// Long enough for a client that comes at once.
 const TURN: Duration = Duration::from_secs(1);
@@ -126,21 +126,4 @@ fn the_waiters_of_a_dead_client_do_not_come_back_into_a_deleted_queue() {
             nothing_is_left(&mut hand.client);
         }
     });
-}
-
-/// From 3.32.0 on, Lua tells a waiter behind a dead head to come back in 0 ms.
-#[test]
-fn no_client_spins_during_the_turn_of_a_dead_head() {
-    let turn = (2 * TURN).as_millis().to_string();
-    let server = Interception::On.server(&["--fairlock.turn", &turn]);
-    let [living] = Driver::several([NEWEST], &server, &[]);
-    let mut hand = Hand::of(&server);
-    assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
-    assert_ne!(hand.lock("dead:1", PATIENCE), ACQUIRED);
-    let waiter = queue(&mut hand.client, &living, "1", "lock k");
-    let before = scripts(&mut hand.client);
-    hand.unlock("jvm:1");
-    assert_eq!(waiter.get(), "true");
-    let asked = scripts(&mut hand.client) - before;
-    assert!(asked < 20, "{asked} scripts");
 }

@@ -1,17 +1,9 @@
-//! A replica that only listens: records what a server replicates, command by command, with the time.
+//! A replica that only listens: records what a server replicates, command by command.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::Instant;
 
 use fairlock_testing::resp::Reply;
-
-/// A command as it was replicated.
-#[derive(Debug)]
-pub struct Effect {
-    pub at: Instant,
-    pub words: Vec<String>,
-}
 
 /// The connection to the master.
 pub struct Replica {
@@ -75,17 +67,14 @@ impl Replica {
     }
 
     /// The next command. Nothing when the master has closed the connection.
-    pub fn next(&mut self) -> Option<Effect> {
+    pub fn next(&mut self) -> Option<Vec<String>> {
         loop {
             let words = self.command()?;
             let word = words.first().map(|word| word.to_ascii_uppercase());
             match word.as_deref() {
                 Some("PING" | "REPLCONF") => self.acknowledge(),
                 Some("SELECT" | "PUBLISH" | "SPUBLISH") => (),
-                _ => {
-                    let at = Instant::now();
-                    return Some(Effect { at, words });
-                }
+                _ => return Some(words),
             }
         }
     }

@@ -26,9 +26,9 @@ impl Trace {
         let mut replica = Replica::follow(server.port);
         let (sender, writes) = mpsc::channel();
         thread::spawn(move || {
-            while let Some(effect) = replica.next() {
+            while let Some(words) = replica.next() {
                 // The test may have ended.
-                if sender.send(effect.words).is_err() {
+                if sender.send(words).is_err() {
                     break;
                 }
             }
