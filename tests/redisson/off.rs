@@ -93,10 +93,11 @@ impl Side {
         }
     }
 
-    /// The keys that were invalidated. How many a message has, depends on when the server gets to it.
+    /// The lock's keys that were invalidated, but for latches, which expire in any later step. How many a message has,
+    /// depends on when the server gets to it.
     fn invalidated(&mut self) -> Vec<String> {
         let mut keys = self.tracking.until(END);
-        keys.retain(|line| !line.starts_with(['>', '$', '*']) && line != "invalidate");
+        keys.retain(|line| KEYS.contains(&line.as_str()));
         keys
     }
 
