@@ -7,13 +7,10 @@
 //! Tokens differ from run to run, so only their order has to be right; times may differ by a little.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
+use std::process::Command;
 
 use fairlock_testing::paths::root;
-use fairlock_testing::{Server, give_up, wait_until};
+use fairlock_testing::{Program, Server, wait_until};
 
 use super::pages::{pages, text};
 
@@ -27,64 +24,53 @@ const SLACK: u64 = 10_000;
 
 /// One redis-cli.
 struct Cli {
-    process: Child,
-    input: ChildStdin,
-    output: Receiver<String>,
+    program: Program,
+    /// How many lines of answers were taken.
+    taken: usize,
     /// It has subscribed or quit, and takes no more commands.
     is_closed: bool,
 }
 
 impl Cli {
     fn start(port: u16) -> Self {
-        let mut process = Command::new("redis-cli")
-            .args(["--no-raw", "-p", &port.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("redis-cli is installed");
-        let input = process.stdin.take().expect("its input");
-        let output = BufReader::new(process.stdout.take().expect("its output"));
-        let (sender, receiver) = channel();
-        thread::spawn(move || {
-            let lines = output.lines().map_while(Result::ok);
-            for line in lines.filter(|line| !is_remark(line) && !line.is_empty()) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
+        let mut command = Command::new("redis-cli");
+        command.args(["--no-raw", "-p", &port.to_string()]);
         Self {
-            process,
-            input,
-            output: receiver,
+            program: Program::start(&mut command),
+            taken: 0,
             is_closed: false,
         }
     }
 
-    fn line(&self) -> String {
-        let line = self.output.recv_timeout(give_up());
-        line.unwrap_or_else(|_| "(no answer)".to_owned())
+    /// The next line of an answer, which is to be as `expected`.
+    fn line(&mut self, expected: &str) -> String {
+        let mut next = None;
+        wait_until(expected, || {
+            let printed = self.program.printed("out");
+            let whole = printed
+                .split_inclusive('\n')
+                .filter_map(|line| line.strip_suffix('\n'));
+            let mut answers = whole.filter(|line| !line.is_empty() && !is_remark(line));
+            next = answers.nth(self.taken).map(str::to_owned);
+            next.is_some()
+        });
+        self.taken += 1;
+        next.expect("a line")
     }
 
     /// Checks that no answer has come that is not in the transcript, and types a command.
     fn type_in(&mut self, command: &str) {
         self.nothing_more();
         self.is_closed = command.contains("SUBSCRIBE ") || command == "QUIT";
-        writeln!(self.input, "{command}").expect("redis-cli listens");
+        self.program.type_in(&format!("{command}\n"));
     }
 
     fn nothing_more(&mut self) {
         if !self.is_closed {
-            writeln!(self.input, "ECHO that-is-all").expect("redis-cli listens");
-            assert_eq!(self.line(), "\"that-is-all\"", "more than the page says");
+            self.program.type_in("ECHO that-is-all\n");
+            let line = self.line("that-is-all");
+            assert_eq!(line, "\"that-is-all\"", "more than the page says");
         }
-    }
-}
-
-impl Drop for Cli {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -227,7 +213,9 @@ impl Play {
     }
 
     fn receive(&mut self, name: &str, answer: &str, place: &str) {
-        let heard = self.client(name).line();
+        let heard = self
+            .client(name)
+            .line(&format!("{place}, {name}: {answer}"));
         let alike = self.tokens.is_alike(answer, &heard);
         assert!(
             alike,
