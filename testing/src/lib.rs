@@ -38,7 +38,7 @@ pub use client::{Blocked, Client, Listener, Message, WAKE_UPS, Wire, show};
 pub use clock::MovableClock;
 pub use dice::Dice;
 pub use program::{Ended, Program, is_alive};
-pub use server::{Launch, Server, follow, free_port, send_signal};
+pub use server::{Launch, Server, follow, send_signal};
 pub use wait::{give_up, wait_until};
 
 /// Whether tests go without what Java and Go are for (`make test`): the scripts of Redisson's releases, and Porcupine.

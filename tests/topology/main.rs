@@ -1,4 +1,4 @@
-//! Tests of whole installations: a master with replicas and sentinels, and clusters.
+//! Tests of whole clusters. (Sentinels are in `clients/conformance`, with clients that ask them.)
 //!
 //! Each test has servers of its own, half a dozen at most. They are ended by their own handles.
 
@@ -23,4 +23,3 @@ mod holders;
 mod migration;
 mod reshard;
 mod routing;
-mod sentinel;

@@ -42,7 +42,7 @@ pub fn module() -> PathBuf {
 }
 
 /// A port of this machine that nobody has at the moment.
-pub fn free_port() -> u16 {
+fn free_port() -> u16 {
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
     free.local_addr().expect("its address").port()
 }

@@ -21,7 +21,7 @@ use crate::client::{Blocked, Client};
 use crate::clock::MovableClock;
 use crate::wait::{give_up, wait_until};
 
-pub use launch::{FREE_PORT, Launch, free_port, module};
+pub use launch::{FREE_PORT, Launch, module};
 pub(crate) use launch::{foreign_module, wrapper};
 pub use process::send_signal;
 
@@ -125,8 +125,7 @@ impl Server {
                 if info.contains("process_id:") && !info.contains(&own) {
                     return false;
                 }
-                // A sentinel has nothing to load, and does not say that it has loaded it.
-                if info.contains(&own) && !info.contains("\nloading:1\r") {
+                if info.contains(&own) && info.contains("\nloading:0\r") {
                     return true;
                 }
             }
