@@ -41,6 +41,12 @@ pub use program::{Ended, Program, is_alive};
 pub use server::{Launch, Server, follow, send_signal};
 pub use wait::{give_up, wait_until};
 
+/// The number in an environment variable, by which a test is made longer or is repeated.
+pub fn setting(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().expect("a whole number"))
+}
+
 /// Whether tests go without what Java and Go are for (`make test`): the scripts of Redisson's releases, and Porcupine.
 pub fn needs_only_rust() -> bool {
     std::env::var_os("ONLY_RUST").is_some()

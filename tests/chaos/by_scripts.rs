@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlock_testing::{Server, server};
+use fairlock_testing::{Server, server, setting};
 
 use crate::actor::{GOING_OVER, start_of};
 use crate::checker::{self, Kind, Violation};
-use crate::guarantees::{alone, nothing, number};
+use crate::guarantees::{alone, nothing};
 use crate::harm::{Disk, Harmer};
 use crate::history::{Harm, History, Recorder};
 use crate::plan::{Plan, Scene, plan};
@@ -62,8 +62,8 @@ fn a_fleet_of_scripts_goes_over_to_commands() {
 
 fn run(middle: Middle) {
     let _alone = alone();
-    let milliseconds = number("CHAOS_SECONDS", 60) * 1000 / 8;
-    let seed = number("CHAOS_SEED", 1);
+    let milliseconds = setting("CHAOS_SECONDS").unwrap_or(60) * 1000 / 8;
+    let seed = setting("CHAOS_SEED").unwrap_or(1);
     println!("{middle:?}: twice {milliseconds} ms, CHAOS_SEED={seed}");
     nothing(&round(middle, seed, milliseconds), middle, seed);
 }

@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use fairlock_testing::setting;
+
 use crate::actor::fetch_scripts;
 use crate::checker::Violation;
 use crate::harm::Disk;
@@ -19,18 +21,12 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number in an environment variable.
-pub fn number(variable: &str, default: u64) -> u64 {
-    let value = std::env::var(variable).ok();
-    value.map_or(default, |value| value.parse().expect("a number"))
-}
-
 /// A quarter of `CHAOS_SECONDS`, in rounds that begin with `CHAOS_SEED` and count it up.
 fn keeps_its_promises(disk: Disk) {
     fetch_scripts();
     let _alone = alone();
-    let seconds = number("CHAOS_SECONDS", ROUND);
-    let seed = number("CHAOS_SEED", 1);
+    let seconds = setting("CHAOS_SECONDS").unwrap_or(ROUND);
+    let seed = setting("CHAOS_SEED").unwrap_or(1);
     let rounds = seconds.div_ceil(ROUND);
     let length = (seconds * 1000 / 4 / rounds)
         .saturating_sub(AROUND)

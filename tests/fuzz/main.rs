@@ -31,6 +31,8 @@ mod words;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use fairlock_testing::setting;
+
 use round::Stage;
 
 /// A few seconds' worth.
@@ -45,18 +47,13 @@ const SLACK: i64 = 512 * 1024;
 /// Rounds until these caches are full.
 const WARM: usize = 5;
 
-fn number(variable: &str) -> Option<u64> {
-    let value = std::env::var(variable).ok()?;
-    Some(value.parse().expect("a whole number"))
-}
-
 #[test]
 fn no_command_and_no_content_of_a_key_breaks_the_server() {
-    let commands = number("FUZZ_COMMANDS").map_or(DAILY, |number| {
+    let commands = setting("FUZZ_COMMANDS").map_or(DAILY, |number| {
         usize::try_from(number).expect("a number of commands")
     });
     let clock = SystemTime::now().duration_since(UNIX_EPOCH);
-    let seed = number("FUZZ_SEED").unwrap_or(clock.expect("after 1970").as_secs());
+    let seed = setting("FUZZ_SEED").unwrap_or(clock.expect("after 1970").as_secs());
     println!("FUZZ_SEED={seed} FUZZ_COMMANDS={commands}");
     let (start, mut stage) = (Instant::now(), Stage::new());
     let (mut sent, mut kept) = (0, Vec::new());

@@ -10,7 +10,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use fairlock_testing::{Dice, Message, Server, lua};
+use fairlock_testing::{Dice, Message, Server, lua, setting};
 
 use crate::sides::Side;
 
@@ -57,9 +57,8 @@ pub enum Step {
 
 #[test]
 fn scripts_do_what_the_commands_do() {
-    let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let cases: u64 = setting("SCRIPT_CASES").unwrap_or(300);
-    let seed: u64 = setting("SCRIPT_SEED").unwrap_or(1);
+    let cases = setting("SCRIPT_CASES").unwrap_or(300);
+    let seed = setting("SCRIPT_SEED").unwrap_or(1);
     println!("{cases} sequences from seed {seed} on");
     let mut sides = [
         Side::new(Server::start(), false),

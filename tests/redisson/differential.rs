@@ -11,7 +11,9 @@ use std::time::Instant;
 
 use fairlock_testing::redisson::harvest::{Script, harvest};
 use fairlock_testing::redisson::releases;
-use fairlock_testing::{Client, Dice, Listener, Server, WAKE_UPS, follow, show, wait_until};
+use fairlock_testing::{
+    Client, Dice, Listener, Server, WAKE_UPS, follow, setting, show, wait_until,
+};
 use redis::Value;
 
 use crate::interception::Interception;
@@ -46,12 +48,10 @@ struct Sides {
 
 #[test]
 fn native_forms_do_what_the_scripts_do() {
-    let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let cases: usize = setting("DIFFERENTIAL_CASES").unwrap_or(50_000);
-    let seed: u64 = setting("DIFFERENTIAL_SEED")
-        .unwrap_or(1)
-        .try_into()
-        .expect("a number");
+    let cases = setting("DIFFERENTIAL_CASES").map_or(50_000, |number| {
+        usize::try_from(number).expect("a number of cases")
+    });
+    let seed = setting("DIFFERENTIAL_SEED").unwrap_or(1);
     for (release, seed) in releases().iter().zip(seed..) {
         let scripts = harvest(release);
         println!("Redisson {release}, seed {seed}");

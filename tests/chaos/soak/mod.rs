@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlock_testing::Server;
+use fairlock_testing::{Server, setting};
 
 use crate::actor::{self, SCRIPTED, fetch_scripts};
 use crate::checker::{self, Violation};
-use crate::guarantees::{alone, number};
+use crate::guarantees::alone;
 use crate::history::{History, Recorder};
 use crate::porcupine;
 use crate::round::{LAST_WAIT, finish, left_behind};
@@ -41,14 +41,14 @@ const ROWS: u64 = 360;
 fn memory_and_descriptors_stay_where_they_are() {
     fetch_scripts();
     let _alone = alone();
-    let seconds = number("SOAK_SECONDS", SHORT);
+    let seconds = setting("SOAK_SECONDS").unwrap_or(SHORT);
     let options = "--appendonly yes --appendfsync everysec --auto-aof-rewrite-min-size 4mb --fairlock.turn 3000";
     let options: Vec<&str> = options.split(' ').collect();
     let server = Server::with(&options);
     let recorder = Recorder::new(history());
     let world = Arc::new(World::new(recorder, LOAD, CLIENTS, LOCKS));
     world.set_master(&server);
-    let threads = actor::start(&world, number("CHAOS_SEED", 1));
+    let threads = actor::start(&world, setting("CHAOS_SEED").unwrap_or(1));
     let witness = witness::start(&world);
     let (rows, found) = rows(&world, &server, seconds);
     finish(&world, threads, LAST_WAIT);
