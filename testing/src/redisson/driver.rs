@@ -1,7 +1,8 @@
 //! A real Redisson client: a JVM that carries out commands line by line (see `Driver.java`).
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
@@ -57,7 +58,7 @@ pub struct Driver {
     pending: Pending,
     next: AtomicU64,
     /// The JVM's log.
-    errors: Arc<Mutex<String>>,
+    errors: File,
 }
 
 /// The answer to an operation, when it comes.
@@ -147,8 +148,9 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.kill();
         if thread::panicking() {
-            let errors = self.errors.lock().map(|text| text.clone());
-            println!("a client said:\n{}", errors.unwrap_or_default());
+            let said = self.errors.rewind();
+            let said = said.and_then(|()| std::io::read_to_string(&self.errors));
+            println!("a client said:\n{}", said.unwrap_or_default());
         }
     }
 }
@@ -182,28 +184,25 @@ pub struct Starting {
 
 impl Starting {
     fn new(command: &mut Command) -> Self {
+        let errors = tempfile::tempfile().expect("a file");
         let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(errors.try_clone().expect("the file"))
             .spawn()
             .expect("java is installed");
         let input = process.stdin.take().expect("a pipe");
         let output = process.stdout.take().expect("a pipe");
-        let errors = process.stderr.take().expect("a pipe");
         let (sender, ready) = mpsc::channel();
         let pending = Pending::new(Mutex::new(Some(HashMap::new())));
         let answers = Arc::clone(&pending);
         thread::spawn(move || take_answers(output, &sender, &answers));
-        let said = Arc::default();
-        let saying = Arc::clone(&said);
-        thread::spawn(move || take_errors(errors, &saying));
         let driver = Driver {
             process: Mutex::new(process),
             input: Mutex::new(input),
             pending,
             next: AtomicU64::new(0),
-            errors: said,
+            errors,
         };
         Self { driver, ready }
     }
@@ -237,14 +236,6 @@ fn take_answers(output: impl Read, ready: &Sender<()>, pending: &Pending) {
         }
     }
     *pending.lock().expect("no panic elsewhere") = None;
-}
-
-fn take_errors(errors: impl Read, said: &Mutex<String>) {
-    for line in BufReader::new(errors).lines().map_while(Result::ok) {
-        let mut said = said.lock().expect("no panic elsewhere");
-        said.push_str(&line);
-        said.push('\n');
-    }
 }
 
 fn address(port: u16) -> String {
