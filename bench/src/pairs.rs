@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use fairlock_testing::lua::{self, sha1};
 use fairlock_testing::redisson::harvest::script;
+use fairlock_testing::redisson::keys;
 
 use crate::crowd::Member;
 use crate::resp::{Reply, encode};
@@ -148,20 +149,14 @@ pub fn pairs(manner: Manner, connection: u32) -> Batches {
                 let names = Names::of(key, connection);
                 encode(out, &names.try_lock(id));
                 encode(out, &names.unlock(id));
-                encode(out, &[b"DEL", names.latch.as_bytes()]);
+                encode(out, &[b"DEL", names.latch()]);
             }
         }
     })
 }
 
 /// The keys and the channel of a lock as Redisson names them.
-pub struct Names {
-    lock: String,
-    queue: String,
-    scores: String,
-    channel: String,
-    latch: String,
-}
+pub struct Names([String; 5]);
 
 /// A time that a client's clock could show.
 const NOW: &[u8] = b"1790000000000";
@@ -170,57 +165,40 @@ const WAIT: &[u8] = b"300000";
 impl Names {
     /// Those of a lock; the latch is of one client's unlocking.
     pub fn of(lock: &str, client: u32) -> Self {
-        Self {
-            lock: lock.to_owned(),
-            queue: format!("redisson_lock_queue:{{{lock}}}"),
-            scores: format!("redisson_lock_timeout:{{{lock}}}"),
-            channel: format!("redisson_lock__channel:{{{lock}}}"),
-            latch: format!("redisson_unlock_latch:{{{lock}}}:{client:032}"),
-        }
+        Self(keys(lock, &format!("{client:032}")))
     }
 
     /// The channel on which an owner is woken.
     pub fn wake_up(&self, owner: &str) -> String {
-        format!("{}:{owner}", self.channel)
+        format!("{}:{owner}", self.0[3])
     }
 
     /// The key that tells a repeated unlock from a second one.
     pub fn latch(&self) -> &[u8] {
-        self.latch.as_bytes()
+        self.0[4].as_bytes()
     }
 
-    /// The number of a script's keys, and the three that all of them begin with.
-    fn keys<'a>(&'a self, number: &'static [u8]) -> [&'a [u8]; 4] {
-        let [lock, queue, scores] = [&self.lock, &self.queue, &self.scores];
-        [number, lock.as_bytes(), queue.as_bytes(), scores.as_bytes()]
+    /// A call of Redisson's script for a role, with so many keys.
+    fn call<'a>(&'a self, role: &str, keys: &'a [u8], arguments: &[&'a [u8]]) -> Vec<&'a [u8]> {
+        let script = script(role);
+        let mut words: Vec<&[u8]> = vec![b"EVALSHA", script.sha1.as_bytes(), keys];
+        words.extend(script.keys_of(&self.0).iter().map(String::as_bytes));
+        words.extend(arguments);
+        words
     }
 
     fn try_lock<'a>(&'a self, owner: &'a [u8]) -> Vec<&'a [u8]> {
-        let mut words = call("try-lock");
-        words.extend(self.keys(b"3"));
-        words.extend([LEASE, owner, NOW, WAIT]);
-        words
+        self.call("try-lock", b"3", &[LEASE, owner, NOW, WAIT])
     }
 
     /// Takes the lock or joins the queue, at the client's time `now`.
     pub fn lock<'a>(&'a self, lease: &'a [u8], owner: &'a [u8], now: &'a [u8]) -> Vec<&'a [u8]> {
-        let mut words = call("lock");
-        words.extend(self.keys(b"3"));
-        words.extend([lease, owner, WAIT, now]);
-        words
+        self.call("lock", b"3", &[lease, owner, WAIT, now])
     }
 
     /// Gives up one hold.
     pub fn unlock<'a>(&'a self, owner: &'a [u8]) -> Vec<&'a [u8]> {
-        let mut words = call("unlock");
-        words.extend(self.keys(b"5"));
-        words.extend([self.channel.as_bytes(), self.latch.as_bytes()]);
-        words.extend([&b"0"[..], LEASE, owner, NOW, b"publish", b"13500"]);
-        words
+        let arguments = [b"0", LEASE, owner, NOW, b"publish", b"13500"];
+        self.call("unlock", b"5", &arguments)
     }
-}
-
-/// The begin of a call of Redisson's script for a role.
-fn call<'a>(role: &str) -> Vec<&'a [u8]> {
-    vec![b"EVALSHA", script(role).sha1.as_bytes()]
 }

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fairlock_testing::redisson::harvest::{SCRIPTS, script};
-use fairlock_testing::{Client, Server, show};
+use fairlock_testing::redisson::keys;
+use fairlock_testing::{Client, Server};
 
 use crate::scenarios::QUEUE;
 
@@ -67,18 +68,7 @@ impl Hand {
 
     /// Leaves the queue of `k`.
     pub fn leave(&mut self, owner: &str, patience: u64) -> String {
-        let script = script("leave");
-        let patience = patience.to_string();
-        let words: [&[u8]; 7] = [
-            b"EVAL",
-            &script.text,
-            b"2",
-            b"redisson_lock_queue:{k}",
-            b"redisson_lock_timeout:{k}",
-            owner.as_bytes(),
-            patience.as_bytes(),
-        ];
-        show(&self.client.raw(&words).expect("a reply"))
+        self.eval("leave", &[owner, &patience.to_string()])
     }
 
     /// The queue of `k`.
@@ -101,25 +91,23 @@ impl Hand {
     }
 
     fn eval(&mut self, role: &str, arguments: &[&str]) -> String {
-        let script = script(role);
         self.requests += 1;
-        let latch = format!("redisson_unlock_latch:{{k}}:{:x}", self.requests);
-        let keys = [
-            "k",
-            "redisson_lock_queue:{k}",
-            "redisson_lock_timeout:{k}",
-            "redisson_lock__channel:{k}",
-            &latch,
-        ];
-        let count = script.keys.to_string();
-        let mut words: Vec<&[u8]> = vec![b"EVAL", &script.text, count.as_bytes()];
-        words.extend(keys[..script.keys].iter().map(|key| key.as_bytes()));
-        words.extend(arguments.iter().map(|word| word.as_bytes()));
-        match self.client.raw(&words) {
-            Ok(value) => show(&value),
-            Err(error) => panic!("{role}: {error}"),
-        }
+        let words = call(role, "k", &format!("{:x}", self.requests), arguments);
+        let reply = self.client.run_words(&words);
+        assert!(!reply.starts_with("(error)"), "{role}: {reply}");
+        reply
     }
+}
+
+/// The words of a script's call, by its text.
+pub fn call(role: &str, lock: &str, latch: &str, arguments: &[&str]) -> Vec<Vec<u8>> {
+    let (script, keys) = (script(role), keys(lock, latch));
+    let keys = script.keys_of(&keys);
+    let count = keys.len().to_string().into_bytes();
+    let mut words = vec![b"EVAL".to_vec(), script.text.clone(), count];
+    words.extend(keys.iter().map(|key| key.as_bytes().to_vec()));
+    words.extend(arguments.iter().map(|word| word.as_bytes().to_vec()));
+    words
 }
 
 /// Milliseconds since 1970.

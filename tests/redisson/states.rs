@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use fairlock_testing::Dice;
 use fairlock_testing::redisson::harvest::Script;
-use fairlock_testing::{Dice, lua};
+use fairlock_testing::redisson::keys;
 
 use crate::hand::now;
 
@@ -32,32 +33,12 @@ pub struct Case {
 
 const OWNERS: [&str; 5] = ["a:1", "b:1", "c:1", "d:1", "e:1"];
 
-/// The names of one lock's keys.
-struct Keys {
-    lock: String,
-    queue: String,
-    scores: String,
-    channel: String,
-    latch: String,
-}
-
-impl Keys {
-    fn of(number: usize) -> Self {
-        // Both of Redisson's rules for names.
-        let lock = if number.is_multiple_of(7) {
-            format!("x{{{number}}}")
-        } else {
-            format!("lock{number}")
-        };
-        let [lock, queue, scores, _] = lua::keys(&lock);
-        let beside = |name: &str| queue.replace("lock_queue", name);
-        Self {
-            channel: beside("lock__channel"),
-            latch: beside("unlock_latch") + ":1f",
-            lock,
-            queue,
-            scores,
-        }
+/// The keys of a case's lock, by both of Redisson's rules for names.
+fn keys_of(number: usize) -> [String; 5] {
+    if number.is_multiple_of(7) {
+        keys(&format!("x{{{number}}}"), "1f")
+    } else {
+        keys(&format!("lock{number}"), "1f")
     }
 }
 
@@ -96,7 +77,7 @@ impl Case {
 
     /// A case for a script; each has a lock of its own, by its number.
     pub fn new(script: &Script, number: usize, dice: &mut Dice) -> Self {
-        let keys = Keys::of(number);
+        let keys = keys_of(number);
         let now = now();
         let mut commands = vec![words("MULTI")];
         let owner = dice.pick(&OWNERS);
@@ -117,13 +98,7 @@ impl Case {
             _ => (0.0, number(2)),
         };
         let goes_by_position = script.role == "lock" && matches!(script.text.len(), 1453 | 1474);
-        let Keys {
-            lock,
-            queue,
-            scores,
-            latch,
-            ..
-        } = &keys;
+        let [lock, queue, scores, _, latch] = &keys;
         for question in [
             format!("HGETALL {lock}"),
             format!("LRANGE {queue} 0 -1"),
@@ -154,14 +129,14 @@ impl Case {
 /// Random keys: each waiter once, with a score. (The tests of repair have the other ones.) Returns whether the lock has
 /// a lease, and the scores.
 fn state(
-    keys: &Keys,
+    keys: &[String; 5],
     now: u64,
     caller: &str,
     role: &str,
     dice: &mut Dice,
     commands: &mut Vec<Words>,
 ) -> (bool, Vec<(String, f64)>) {
-    let (lock, queue, latch) = (&keys.lock, &keys.queue, &keys.latch);
+    let [lock, queue, by_score, _, latch] = keys;
     let mut add = |line: String| commands.push(words(&line));
     let holder = dice.index(12);
     match holder {
@@ -202,15 +177,15 @@ fn state(
             score(now, dice)
         };
         add(format!("RPUSH {queue} {owner}"));
-        add(format!("ZADD {} {score} {owner}", keys.scores));
+        add(format!("ZADD {by_score} {score} {owner}"));
         scores.push(((*owner).to_owned(), score.parse().expect("a number")));
     }
     if waiting.is_empty() && dice.one_in(40) {
         add(format!("SET {queue} x"));
     }
     if dice.one_in(60) {
-        add(format!("DEL {}", keys.scores));
-        add(format!("SADD {} x", keys.scores));
+        add(format!("DEL {by_score}"));
+        add(format!("SADD {by_score} x"));
     }
     match dice.index(20) {
         0 => add(format!("SET {latch} 1 PX 50000")),
@@ -245,24 +220,14 @@ fn score(now: u64, dice: &mut Dice) -> String {
 fn call(
     script: &Script,
     mut arguments: Vec<String>,
-    keys: &Keys,
+    keys: &[String; 5],
     dice: &mut Dice,
 ) -> (Words, Vec<String>) {
-    let mut names = match script.role {
-        "leave" => vec![&keys.queue, &keys.scores],
-        "renew" => vec![&keys.lock; script.keys],
-        _ => vec![
-            &keys.lock,
-            &keys.queue,
-            &keys.scores,
-            &keys.channel,
-            &keys.latch,
-        ],
-    };
-    names.truncate(script.keys);
+    let mut names: Vec<&String> = script.keys_of(keys).iter().collect();
     if script.renews_many() {
+        let [lock, queue, _, channel, _] = keys;
         for _ in 0..dice.index(4) {
-            names.push(dice.pick(&[&keys.lock, &keys.lock, &keys.channel, &keys.queue]));
+            names.push(dice.pick(&[lock, lock, channel, queue]));
             arguments.push(dice.pick(&OWNERS).to_owned());
         }
     }

@@ -28,6 +28,13 @@ impl Script {
     pub fn renews_many(&self) -> bool {
         self.role == "renew" && self.text.starts_with(b"local")
     }
+
+    /// Those of a lock's keys that it is called with.
+    pub fn keys_of<'k>(&self, keys: &'k [String; 5]) -> &'k [String] {
+        // To leave the queue no lock is named.
+        let first = usize::from(self.role == "leave");
+        &keys[first..first + self.keys]
+    }
 }
 
 /// The roles of the scripts that are new in a step, in the order in which they are sent, and the client's step. A lock

@@ -8,5 +8,17 @@ mod driver;
 pub mod harvest;
 mod releases;
 
+use crate::lua;
+
 pub use driver::{Answer, Driver, Options, Starting};
 pub use releases::{NEWEST, OLD, each_release, folder, releases};
+
+/// What scripts call a lock by, in their order: the lock, its queue, its scores, its channel, and the latch of one
+/// unlocking.
+pub fn keys(lock: &str, latch: &str) -> [String; 5] {
+    let [lock, queue, scores, _] = lua::keys(lock);
+    let beside = |name: &str| queue.replace("lock_queue", name);
+    let channel = beside("lock__channel");
+    let latch = format!("{}:{latch}", beside("unlock_latch"));
+    [lock, queue, scores, channel, latch]
+}

@@ -5,7 +5,7 @@ mod users;
 use fairlock_testing::redisson::harvest::{SCRIPTS, script};
 use fairlock_testing::{Client, Server, follow, show, wait_until};
 
-use crate::hand::now;
+use crate::hand::{self, now};
 use crate::interception::Interception;
 
 fn intercepting(options: &[&str]) -> Server {
@@ -23,32 +23,27 @@ fn call(role: &str) -> Vec<Vec<u8>> {
 }
 
 fn call_by(role: &str, lock: &str, owner: &str) -> Vec<Vec<u8>> {
-    let queue = format!("redisson_lock_queue:{{{lock}}}");
-    let scores = format!("redisson_lock_timeout:{{{lock}}}");
-    let channel = format!("redisson_lock__channel:{{{lock}}}");
-    let latch = format!("redisson_unlock_latch:{{{lock}}}:1f");
-    let now = &now().to_string();
-    let words = match role {
-        "try-lock" => vec!["3", lock, &queue, &scores, "30000", owner, now, "300000"],
-        "lock" => vec!["3", lock, &queue, &scores, "30000", owner, "300000", now],
-        "unlock" => vec![
-            "5", lock, &queue, &scores, &channel, &latch, "0", "30000", owner, now, "PUBLISH",
-            "13500",
-        ],
-        "force-unlock" => vec!["4", lock, &queue, &scores, &channel, "0", now, "PUBLISH"],
-        "leave" => vec!["2", &queue, &scores, owner, "300000"],
-        _ => vec!["1", lock, "30000", owner],
-    };
-    let name = [b"EVALSHA".to_vec(), script(role).sha1.clone().into_bytes()];
-    let words = words.into_iter().map(|word| word.as_bytes().to_vec());
-    name.into_iter().chain(words).collect()
+    let mut words = text_by(role, lock, owner);
+    words[0] = b"EVALSHA".to_vec();
+    words[1] = script(role).sha1.clone().into_bytes();
+    words
 }
 
 fn by_text(role: &str) -> Vec<Vec<u8>> {
-    let mut words = call(role);
-    words[0] = b"EVAL".to_vec();
-    words[1].clone_from(&script(role).text);
-    words
+    text_by(role, "k", "a:1")
+}
+
+fn text_by(role: &str, lock: &str, owner: &str) -> Vec<Vec<u8>> {
+    let now = &now().to_string();
+    let arguments = match role {
+        "try-lock" => vec!["30000", owner, now, "300000"],
+        "lock" => vec!["30000", owner, "300000", now],
+        "unlock" => vec!["0", "30000", owner, now, "PUBLISH", "13500"],
+        "force-unlock" => vec!["0", now, "PUBLISH"],
+        "leave" => vec![owner, "300000"],
+        _ => vec!["30000", owner],
+    };
+    hand::call(role, lock, "1f", &arguments)
 }
 
 /// A client of a server that has the scripts.
@@ -132,10 +127,12 @@ fn scripts_on_a_lock_run_as_lua_while_its_twin_is_in_use() {
 fn a_script_renews_the_lease_of_a_shared_holder_alone() {
     let server = intercepting(&[]);
     let mut client = server.connect();
+    // The first test that asks for a script waits for its client to be built, for longer than a lease.
+    let renew = call("renew");
     for owner in ["a:1", "b:1"] {
         client.int(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED 2 LEASE 10000"));
     }
-    assert_eq!(client.run_words(&call("renew")), "[1]");
+    assert_eq!(client.run_words(&renew), "[1]");
     client.int("FAIRLOCK.RELEASE k b:1");
     let holders = client.run("FAIRLOCK.HOLDERS k");
     let lease = holders.split(", ").nth(2).expect("a lease");
