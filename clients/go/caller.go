@@ -41,7 +41,6 @@ type caller struct {
 	isKnown       bool // to the server, perhaps, as a waiter or a holder
 	isUnheard     bool // a reply was lost: what was sent may be done
 	isUnconfirmed bool // by replicas, the last grant
-	isClean       bool // at the end: the owner certainly neither waits nor holds
 }
 
 // tries are failures in a row that pass.
@@ -81,6 +80,7 @@ func (l *Locks) acquire(ctx context.Context, name string, o *options) (*Held, er
 		c.address = l.client.Options().Addr
 	}
 	err := c.granted(waiting)
+	c.end = time.Now().Add(forever) // What follows has limits of its own.
 	if err == nil {
 		return newHeld(ctx, c), nil
 	} else if ctx.Err() != nil {
@@ -92,8 +92,7 @@ func (l *Locks) acquire(ctx context.Context, name string, o *options) (*Held, er
 		if c.underWay != nil {
 			<-c.underWay
 		}
-		c.leave()
-		c.close()
+		c.close(c.leave())
 	}()
 	_, _ = await(context.Background(), left, leaveTime)
 	return nil, err
@@ -127,7 +126,7 @@ func (c *caller) granted(ctx context.Context) error {
 			wasLate = true // To ask again renews the lease of a holder, and puts any other in the queue.
 		default:
 			c.token, c.sent = token, r.sent
-			return nil
+			return context.Cause(ctx)
 		}
 		if err != nil {
 			return err
@@ -200,7 +199,7 @@ func (c *caller) pause(ctx context.Context, length time.Duration, woken <-chan s
 // answered sends a command until it is answered, which NOTHELD is, too: no longer than longest, nor than the wait.
 func (c *caller) answered(ctx context.Context, longest time.Duration, words []any) (reply, error) {
 	defer func() { c.tries = tries{} }()
-	for {
+	for ctx.Err() == nil {
 		r := c.send(ctx, words)
 		if r.address != "" {
 			c.address = r.address
@@ -212,15 +211,19 @@ func (c *caller) answered(ctx context.Context, longest time.Duration, words []an
 			c.isKnown, c.isUnheard = true, true
 		}
 		c.tries.failed(r.err)
-		first := c.tries.first
-		if !isPassing(r.err) {
+		switch first := c.tries.first; {
+		case ctx.Err() != nil:
+		case !isPassing(r.err):
 			return r, refusal(r.err, c.name, c.address, c.options)
-		} else if c.left() > 0 && time.Since(c.tries.since) >= longest {
+		case c.left() > 0 && time.Since(c.tries.since) >= longest:
 			return r, failed(ErrUnavailable, first, "%s: %s: not available for %v: %v", c.name, c.address, longest, first)
-		} else if err := c.pause(ctx, c.tries.pause, nil); err != nil {
-			return r, err
+		default:
+			if err := c.pause(ctx, c.tries.pause, nil); err != nil {
+				return r, err
+			}
 		}
 	}
+	return reply{}, context.Cause(ctx)
 }
 
 // send sends a command. It does not wait for the reply when ctx is done, although go-redis does.
@@ -254,40 +257,33 @@ func (c *caller) send(ctx context.Context, words []any) reply {
 	return r
 }
 
-// unlimited is called when the wait is over.
-func (c *caller) unlimited() { c.end = time.Now().Add(forever) }
-
 // leave the queue, and give back what may be held, until the lease would be over. With an owner that was given, another
-// caller may hold the lock then.
-func (c *caller) leave() {
-	c.unlimited()
+// caller may hold the lock then. isClean: the owner certainly neither waits nor holds.
+func (c *caller) leave() (isClean bool) {
 	if !c.isKnown {
-		c.isClean = !c.isUnheard
-		return
+		return !c.isUnheard
 	}
 	longest := c.options.lease
 	if c.options.owner != nil {
 		longest = leaveTime
 	}
 	r, err := c.answered(context.Background(), longest, []any{"FAIRLOCK.CANCEL", c.name, c.owner})
-	number, _ := r.value.(int64)
-	if c.isClean = number == 1; err == nil && !c.isClean && (c.isUnheard || c.token != 0) {
+	if number, _ := r.value.(int64); number == 1 {
+		return true
+	} else if err == nil && (c.isUnheard || c.token != 0) {
 		_, _ = c.answered(context.Background(), longest, []any{"FAIRLOCK.RELEASE", c.name, c.owner})
 	}
+	return false
 }
 
-// release the lock.
-func (c *caller) release(longest time.Duration) error {
-	c.unlimited()
+// release the lock. isClean: as by leave.
+func (c *caller) release(longest time.Duration) (isClean bool, err error) {
 	c.isUnheard = false
 	r, err := c.answered(context.Background(), longest, c.giving())
-	if err != nil {
-		return err
+	if err == nil && r.err != nil && !c.isUnheard {
+		err = c.lost(CauseNotHeld)
 	}
-	if c.isClean = r.err == nil; !c.isClean && !c.isUnheard {
-		return c.lost(CauseNotHeld)
-	}
-	return nil
+	return err == nil && r.err == nil, err
 }
 
 func (c *caller) notInTime() error {
@@ -328,12 +324,12 @@ func (c *caller) connect(ctx context.Context) error {
 }
 
 // close ends the connection of a session, and what the owner receives, unless it can be used again.
-func (c *caller) close() {
+func (c *caller) close(isClean bool) {
 	if c.line != nil {
 		c.line.Close()
 	}
 	c.released = max(c.released, c.token)
-	c.locks.putEar(c.ear, c.isClean && c.options.owner == nil)
+	c.locks.putEar(c.ear, isClean && c.options.owner == nil)
 }
 
 // await waits for what comes by from, until ctx is done, and no longer than longest.

@@ -202,8 +202,8 @@ func (h *Held) lose(cause Cause) {
 	h.loss = h.lost(cause)
 	h.mutex.Unlock()
 	h.ended(h.loss)
-	if h.close(); cause == CauseLease { // Perhaps only by this side's clock.
-		go func() { _ = h.release(0) }()
+	if h.close(false); cause == CauseLease { // Perhaps only by this side's clock.
+		go func() { _, _ = h.release(0) }()
 	}
 	h.tell(h.options.hooks.OnLost, Event{Cause: cause, Held: time.Since(h.acquired)})
 }
@@ -233,8 +233,8 @@ func (h *Held) Release() error {
 		return loss
 	}
 	h.ended(nil)
-	err := h.release(min(h.options.releaseTimeout, left))
-	if h.close(); errors.Is(err, ErrUnavailable) && h.options.session {
+	isClean, err := h.release(min(h.options.releaseTimeout, left))
+	if h.close(isClean); errors.Is(err, ErrUnavailable) && h.options.session {
 		err = nil // The end of its connection frees the lock as well.
 	}
 	if err == nil {
