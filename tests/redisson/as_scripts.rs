@@ -97,7 +97,9 @@ fn compare(sides: &mut [Side; 2], case: u64) -> u64 {
         if took >= SLOW {
             return 0;
         }
-        told.push(format!("{step:?}\n  command {command}\n  script  {script}"));
+        told.push(format!(
+            "{step:?}\n  command {command:?}\n  script  {script:?}"
+        ));
         assert!(
             command.is_like(&script, CLOCK + 2 * took.as_millis()),
             "seed {case}, {}:\n{}",

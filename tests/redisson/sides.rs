@@ -2,7 +2,6 @@
 //! step of [`crate::as_scripts`].
 
 use std::cmp::Ordering;
-use std::fmt;
 
 use fairlock_testing::{Client, Listener, Message, Server, WAKE_UPS, lua, show};
 use redis::Value;
@@ -241,24 +240,5 @@ impl Seen {
             && self.queue == other.queue
             && self.waiters == other.waiters
             && near(self.lease_left, other.lease_left)
-    }
-}
-
-impl fmt::Display for Seen {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            reply,
-            retry_after,
-            holder,
-            queue,
-            waiters,
-            lease_left,
-        } = self;
-        write!(
-            out,
-            "{reply} ({retry_after}) | {} ({lease_left}) | {queue} | {}",
-            holder.join(", "),
-            waiters.join(" ")
-        )
     }
 }
