@@ -100,7 +100,9 @@ fn a_slot_that_comes_back_at_once_is_left_alone_until_it_is_here() {
         holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
         let waiter = cluster.masters[HOME].block("FAIRLOCK.ACQUIRE k b");
         hold(&cluster.masters[AWAY], true);
-        Migration::begin(&cluster, HOME, AWAY).finish_quickly();
+        // No time is lost.
+        let migration = Migration::begin(&cluster, HOME, AWAY);
+        migration.wait_for(migration.from, "success");
         let back = Migration::held_open(&cluster, AWAY, HOME);
         assert_eq!(waiter.reply(), LEFT);
         back.to.assert_reply("FAIRLOCK.LOCKS", "[]");

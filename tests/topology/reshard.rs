@@ -8,7 +8,7 @@ use fairlock_testing::cluster::Cluster;
 use fairlock_testing::{give_up, wait_until};
 use redis::cluster::ClusterClient;
 
-use crate::slots::{Migration, two_masters};
+use crate::slots::{Migration, hold, two_masters};
 
 /// Locks in the first slots of the first node, which are those that move.
 const LOCKS: [&str; 6] = [
@@ -145,7 +145,9 @@ fn locks_that_are_used_move_with_slots_that_move_as_a_whole() {
     under_load(&cluster, |more| {
         more("they work");
         for (from, to) in [(0, 1), (1, 0), (0, 1)] {
-            let migration = Migration::of_slots_held_open(&cluster, &slots, from, to);
+            hold(&cluster.masters[from], true);
+            let migration = Migration::of_slots(&cluster, &slots, from, to);
+            migration.is_held();
             more("they work while the slots are on their way");
             migration.cancel();
             more("they work where they were");

@@ -153,20 +153,15 @@ impl<'c> Migration<'c> {
 
     /// All keys are there, and changes at the source follow.
     pub fn held_open(cluster: &'c Cluster, from: usize, to: usize) -> Self {
-        let slot = cluster.slot("k");
-        Self::of_slots_held_open(cluster, &(slot..=slot), from, to)
+        hold(&cluster.masters[from], true);
+        let migration = Self::begin(cluster, from, to);
+        migration.is_held();
+        migration
     }
 
-    pub fn of_slots_held_open(
-        cluster: &'c Cluster,
-        slots: &RangeInclusive<usize>,
-        from: usize,
-        to: usize,
-    ) -> Self {
-        hold(&cluster.masters[from], true);
-        let migration = Self::of_slots(cluster, slots, from, to);
-        migration.wait_for(migration.from, "waiting-to-pause");
-        migration
+    /// Waits until it has come as far as it is held.
+    pub fn is_held(&self) {
+        self.wait_for(self.from, "waiting-to-pause");
     }
 
     /// Writes are paused at the source. `None` where the server cannot be held there.
@@ -200,11 +195,6 @@ impl<'c> Migration<'c> {
         }
         self.wait_for(self.from, "success");
         self.wait_for(self.to, "success");
-    }
-
-    /// As [`Migration::finish`], of one that was not held up: no time is lost.
-    pub fn finish_quickly(&self) {
-        self.wait_for(self.from, "success");
     }
 
     /// Keys of the slot at the target.
