@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use fairlock_testing::lua;
 use fairlock_testing::redisson::harvest::script;
 use fairlock_testing::{self as testing, Launch};
@@ -90,19 +90,14 @@ impl Server {
         Ok(command.query(&mut self.admin)?)
     }
 
-    /// A number of INFO.
-    pub fn info(&mut self, name: &str) -> Result<f64> {
-        let info: String = self.run(&[b"INFO", b"everything"])?;
-        let mut lines = info.lines().filter_map(|line| line.split_once(':'));
-        let line = lines.find(|(found, _)| *found == name);
-        let (_, value) = line.with_context(|| format!("no {name} in INFO"))?;
-        value.parse().with_context(|| format!("{name} is {value}"))
+    /// Clients that it blocks now.
+    pub fn blocked(&self) -> Result<u32> {
+        Ok(self.server.blocked().try_into()?)
     }
 
     /// Ends it as SHUTDOWN does, and waits until it has.
     pub fn shut_down(mut self) -> Result<()> {
-        // The answer to it is that the connection closes.
-        let _ = self.run::<()>(&[b"SHUTDOWN", b"NOSAVE"]);
+        self.server.signal("TERM");
         match self.server.exit_code() {
             Some(0) => Ok(()),
             code => bail!("the server has ended with {code:?}"),

@@ -18,14 +18,14 @@ pub type Gather = fn(&mut Server, u32) -> Result<Crowd>;
 pub fn fairlock(server: &mut Server, clients: u32) -> Result<Crowd> {
     let members = (0..clients).map(Blocking::fairlock);
     let crowd = Crowd::connect(server.address(), members)?;
-    all_wait(crowd, clients - 1, || server.info("blocked_clients"))
+    all_wait(crowd, clients - 1, || server.blocked())
 }
 
 /// Clients blocked in BLPOP on a list with one token.
 pub fn token(server: &mut Server, clients: u32) -> Result<Crowd> {
     let members = (0..clients).map(|_| Blocking::token());
     let crowd = Crowd::connect(server.address(), members)?;
-    let crowd = all_wait(crowd, clients, || server.info("blocked_clients"))?;
+    let crowd = all_wait(crowd, clients, || server.blocked())?;
     let _: i64 = server.run(&[b"RPUSH", KEY.as_bytes(), b"token"])?;
     Ok(crowd)
 }
@@ -63,10 +63,10 @@ fn queued(server: &mut Server, clients: u32, member: impl Fn(u32) -> Waiting) ->
 fn all_wait(
     mut crowd: Crowd,
     wanted: u32,
-    mut waiting: impl FnMut() -> Result<f64>,
+    mut waiting: impl FnMut() -> Result<u32>,
 ) -> Result<Crowd> {
     let end = Instant::now() + Duration::from_mins(2);
-    while waiting()? < f64::from(wanted) {
+    while waiting()? < wanted {
         crowd.run(Duration::from_millis(50))?;
         if Instant::now() > end {
             bail!("not all clients have come in two minutes");
