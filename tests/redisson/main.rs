@@ -33,4 +33,5 @@ mod off;
 mod one_queue;
 mod places;
 mod scenarios;
+mod switches;
 mod topologies;
