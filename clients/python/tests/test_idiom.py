@@ -207,7 +207,7 @@ def test_a_connection_that_the_library_closes_while_it_is_written_to_has_failed(
     def work():
         yield "refresh", "orders"
         with pytest.raises(redis.ConnectionError, match="writelines"):
-            yield "send", SimpleNamespace(get_connection=gone), [], 1, None
+            yield "send", SimpleNamespace(get_connection=gone), [], 1
 
     io = fairlock.aio.Tasks.__new__(fairlock.aio.Tasks)
     io.client, io.core = SimpleNamespace(execute_command=gone), SimpleNamespace(options=Options())

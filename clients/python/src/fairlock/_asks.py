@@ -14,7 +14,7 @@ import redis.exceptions as redis_errors
 from . import _errors as errors
 from ._calls import FIRST_PAUSE, Calls, Tries, Work
 from ._errors import Failure
-from ._options import Event, Options, check_name, ms, new_owner
+from ._options import Options, check_name, ms, new_owner
 
 if TYPE_CHECKING:
     from ._core import Hold
@@ -174,7 +174,7 @@ class Asks(Calls):
         ask.retry_after = reply[1] / 1000
         if not ask.is_waiting:
             ask.is_waiting = True
-            ask.options.hooks.call("on_wait", Event(ask.name, ask.ear.owner))
+            ask.options.hooks.call("on_wait", ask.name, ask.ear.owner)
         return None
 
     def _granted(self, ask: Ask, token: int, sent: float, is_confirmed: bool) -> Work[Hold | None]:

@@ -80,21 +80,21 @@ class Calls:
         while True:
             is_script = self.native is False and not needs_module
             try:
-                replies = yield "send", pool, [scripted(words, form) if is_script else words, *wait], longest, line
+                replies = yield "send", line or pool, [scripted(words, form) if is_script else words, *wait], longest
             except BaseException as error:
                 tries.is_unheard |= not hasattr(error, "is_unsent")
                 raise
             failed = next((reply for reply in replies if isinstance(reply, Exception)), None)
             tries.is_granted |= words[0] == "FAIRLOCK.ACQUIRE" and type(replies[0]) is int
+            if failed is None:
+                self.native = self.native if is_script else True
+                return replies[0], not wanted or replies[-1] >= wanted
             if isinstance(failed, redis_errors.NoScriptError) and form == "EVALSHA":
                 form = "EVAL"
             elif not is_script and not needs_module and errors.is_out_of_reach(failed):
                 self._without_module(failed, tries.where)
-            elif failed is not None:
-                raise failed
             else:
-                self.native = self.native if is_script else True
-                return replies[0], not wanted or replies[-1] >= wanted
+                raise failed
 
     def _without_module(self, error: Any, where: str) -> None:
         with self.mutex:
@@ -110,7 +110,7 @@ class Calls:
         if tries.options.min_replicas is not None:
             return pool, tries.options.min_replicas
         if key not in self.replicas:
-            (role,) = yield "send", pool, [("ROLE",)], tries.options.command_timeout, None
+            (role,) = yield "send", pool, [("ROLE",)], tries.options.command_timeout
             if errors.is_unknown(role, "role"):
                 role = [b"master", 0, []]
             if isinstance(role, Exception):

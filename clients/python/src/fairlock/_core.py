@@ -14,7 +14,7 @@ from . import _errors as errors
 from ._asks import Ask, Asks, Ear
 from ._calls import FIRST_PAUSE, Tries, Work
 from ._errors import Failure
-from ._options import Event, Options, log, ms
+from ._options import Options, log, ms
 
 
 class Hold:
@@ -30,7 +30,7 @@ class Hold:
         self.entered: dict[Any, Any] = {}  # the reentrant holds of its thread or task
 
     def tell(self, hook: str, **more: Any) -> None:
-        self.options.hooks.call(hook, Event(self.name, self.owner, self.token, **more))
+        self.options.hooks.call(hook, self.name, self.owner, self.token, **more)
 
     def loss(self) -> errors.LockLost:
         return errors.LockLost(f"{errors.shown(self.name)}: {self.where}: the lock was lost ({self.lost.cause})", self.lost.cause)

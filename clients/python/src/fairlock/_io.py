@@ -25,11 +25,18 @@ ANY = ("_",) if tuple(map(int, redis.__version__.split(".")[:2])) < (5, 3) else 
 
 
 class Line(NamedTuple):
-    """A session's own connection, of the library's pool."""
+    """A session's own connection, of the library's pool; it is lent as by a pool, to one after another."""
 
     pool: Any
     connection: Any
     mutex: Any
+
+    async def get_connection(self, *_: str) -> Any:
+        await maybe(self.mutex.acquire())
+        return self.connection
+
+    def release(self, _: Any) -> None:
+        self.mutex.release()
 
 
 def pushes(connection: Any) -> dict[str, bool]:
@@ -155,42 +162,35 @@ class Io:
                     await maybe(self.client.execute_command(command, name))
                 return
 
-    async def send(self, pool: Any, commands: list[Any], timeout: float, line: Line | None) -> list[Any]:
+    async def send(self, pool: Any, commands: list[Any], timeout: float) -> list[Any]:
         """The replies to a pipeline; a refusal is an exception among them. Where a slot is on its way, the new node is asked if it has the key."""
-        replies = await self._send(pool, commands, timeout, line)
-        if type(replies[0]) is redis_errors.AskError and line is None:
+        replies = await self._send(pool, commands, timeout)
+        if type(replies[0]) is redis_errors.AskError and type(pool) is not Line:
             node = self.client.get_node(replies[0].host, replies[0].port)
             if node is not None:
-                _, *replies = await self._send(self.pool_of(node), [("ASKING",), *commands], timeout, None)
+                _, *replies = await self._send(self.pool_of(node), [("ASKING",), *commands], timeout)
         return replies
 
-    async def _send(self, pool: Any, commands: list[Any], timeout: float, line: Line | None) -> list[Any]:
+    async def _send(self, pool: Any, commands: list[Any], timeout: float) -> list[Any]:
+        replies: list[Any] = []
         async with self.within(timeout):
-            if line is not None:
-                async with line.mutex:
-                    return await self._exchange(line.connection, commands, timeout)
             try:
                 connection = await maybe(pool.get_connection(*ANY))
             except Failure as error:
                 error.is_unsent = True  # type: ignore[union-attr]
                 raise
             try:
-                return await self._exchange(connection, commands, timeout)
+                await maybe(connection.send_packed_command(connection.pack_commands(commands)))
+                for word, *_ in commands:
+                    try:
+                        replies.append(await self.read(connection, timeout, word == "WAIT"))
+                    except redis_errors.ResponseError as error:
+                        replies.append(error)
+            except BaseException:
+                await maybe(connection.disconnect(True))
+                raise
             finally:
                 await maybe(pool.release(connection))
-
-    async def _exchange(self, connection: Any, commands: list[Any], timeout: float) -> list[Any]:
-        replies: list[Any] = []
-        try:
-            await maybe(connection.send_packed_command(connection.pack_commands(commands)))
-            for word, *_ in commands:
-                try:
-                    replies.append(await self.read(connection, timeout, word == "WAIT"))
-                except redis_errors.ResponseError as error:
-                    replies.append(error)
-        except BaseException:
-            await maybe(connection.disconnect(True))
-            raise
         return replies
 
     async def open(self, name: str | bytes) -> Line:
@@ -252,8 +252,8 @@ class Io:
     async def pause(self, seconds: float, bell: Any) -> bool:
         return bool(await self.rung(bell or self.bell(), min(seconds, LONGEST)))
 
-    async def enter(self, mutex: Any) -> None:
-        await maybe(mutex.acquire())
+    def enter(self, mutex: Any) -> Any:
+        return maybe(mutex.acquire())
 
     async def behind(self, work: Work[Any]) -> None:
         self.start(self.quietly(work))

@@ -65,11 +65,11 @@ class Hooks:
     on_lost: Hook | None = None
     on_released: Hook | None = None
 
-    def call(self, which: str, event: Event) -> None:
+    def call(self, which: str, *about: Any, **more: Any) -> None:
         hook = getattr(self, which)
         try:
             if hook is not None:
-                hook(event)
+                hook(Event(*about, **more))
         except Exception:
             log.exception("the hook %s has failed", which)
 

@@ -50,6 +50,21 @@ class Mutex:
         self.lock.release()
 
 
+class Bell(Mutex):
+    """Free once it has rung. Each acquisition has one, and a threading.Event would cost twice as much."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.acquire()
+
+    def set(self) -> None:
+        with contextlib.suppress(RuntimeError):  # It has rung before.
+            self.release()
+
+    def clear(self) -> None:
+        self.acquire(blocking=False)
+
+
 class Timer:
     """One thread for all holds. What is due runs in a thread of its own; if that cannot start, it is due again soon."""
 
@@ -95,7 +110,7 @@ class Timer:
 class Threads(Io):
     """Its coroutines never suspend."""
 
-    mutex, bell, gate, lost = Mutex, threading.Event, threading.BoundedSemaphore, Lost
+    mutex, bell, gate, lost = Mutex, Bell, threading.BoundedSemaphore, Lost
 
     def begin(self) -> None:
         super().begin()
@@ -113,10 +128,8 @@ class Threads(Io):
     async def receive(self, connection: Any) -> Any:
         return connection.read_response(disable_decoding=True, **pushes(connection)) if connection.can_read(IDLE) else None
 
-    async def rung(self, bell: threading.Event, seconds: float) -> bool:
-        is_rung = bell.wait(min(seconds, LONGEST))
-        bell.clear()
-        return is_rung
+    async def rung(self, bell: Bell, seconds: float) -> bool:
+        return bell.acquire(timeout=min(max(0.0, seconds), LONGEST))
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
         try:
