@@ -204,14 +204,14 @@ def test_a_connection_that_the_library_closes_while_it_is_written_to_has_failed(
     async def gone(*_):
         raise AttributeError("'NoneType' object has no attribute 'writelines'")
 
-    def work():
-        yield "refresh", "orders"
+    async def main():
+        await io.refresh("orders")
         with pytest.raises(redis.ConnectionError, match="writelines"):
-            yield "send", SimpleNamespace(get_connection=gone), [], 1
+            await io.send(SimpleNamespace(get_connection=gone), [], 1)
 
     io = fairlock.aio.Tasks.__new__(fairlock.aio.Tasks)
     io.client, io.core = SimpleNamespace(execute_command=gone), SimpleNamespace(options=Options())
-    asyncio.run(io.run(work()))
+    asyncio.run(main())
 
 
 def test_what_the_library_tries_again_for_longer_than_a_command_may_take_is_told():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as redis_errors
 
 from . import _errors as errors
-from ._calls import FIRST_PAUSE, Calls, Tries, Work
+from ._calls import FIRST_PAUSE, Calls, Tries
 from ._errors import Failure
 from ._options import Options, check_name, ms, new_owner
 
@@ -81,13 +81,13 @@ class Asks(Calls):
                 return ear
         return Ear(name, owner, self.io.bell())
 
-    def _give_ear(self, ear: Ear, is_clean: bool) -> Work[None]:
+    async def _give_ear(self, ear: Ear, is_clean: bool) -> None:
         if ear.stands and is_clean and not ear.is_given and not self.is_closed:
             with self.mutex:
                 self.idle[ear.name].append(ear)
                 self.io.timer.set(ear, self.now() + KEPT)
         elif ear.channel:
-            yield "drop", ear
+            await self.io.drop(ear)
 
     def ask(self, name: str | bytes, options: Options) -> Ask:
         check_name(name)
@@ -102,72 +102,72 @@ class Asks(Calls):
         ask.stop = ask.stop or why
         ask.ear.bell.set()
 
-    def acquire(self, ask: Ask) -> Work[Hold]:
+    async def acquire(self, ask: Ask) -> Hold:
         """The Hold; else the caller neither waits nor holds, or leaves in the background."""
         try:
             with self.mutex:
                 turn = self.turns.setdefault(ask.name, self.io.mutex())
-            yield "enter", turn  # The first asks for a name go in the order of the calls.
+            await self.io.enter(turn)  # The first asks for a name go in the order of the calls.
             try:
-                hold = yield from self._try(ask)
+                hold = await self._try(ask)
             finally:
                 turn.release()
             while hold is None:
-                hold = yield from self._try(ask)
+                hold = await self._try(ask)
             return hold
         except BaseException as error:
             if not isinstance(error, GeneratorExit):
-                yield from self._withdraw(ask)
+                await self._withdraw(ask)
             raise
         finally:
             with self.mutex:
                 self.asks.discard(ask)
 
-    def _withdraw(self, ask: Ask) -> Work[None]:
+    async def _withdraw(self, ask: Ask) -> None:
         if ask.is_waiting or ask.is_granted or ask.is_unheard:
             # With a given owner, the caller may hold the lock again by then.
-            if not (yield from self._leave(ask, LEAVE)) and not ask.ear.is_given:
-                yield "behind", self._leave(ask, ask.options.lease)
-        yield from self._give_ear(ask.ear, ask.is_clean and not ask.is_unheard)
+            if not await self._leave(ask, LEAVE) and not ask.ear.is_given:
+                await self.io.behind(self._leave, ask, ask.options.lease)
+        await self._give_ear(ask.ear, ask.is_clean and not ask.is_unheard)
         if ask.line is not None:
-            yield "close", ask.line
+            await self.io.close(ask.line)
 
-    def _try(self, ask: Ask) -> Work[Hold | None]:
+    async def _try(self, ask: Ask) -> Hold | None:
         """Asks once; None: again."""
         try:
             if ask.stop is not None:
                 raise ask.stop
             retry_after, ask.retry_after = ask.retry_after, None
             if retry_after is not None:
-                yield from self._wait(ask, retry_after)
-            return (yield from self._ask(ask))
+                await self._wait(ask, retry_after)
+            return await self._ask(ask)
         except Failure as error:
             if ask.line is not None:  # In a cluster another node may be the right one.
-                yield "close", ask.line
+                await self.io.close(ask.line)
                 ask.line = None
             if errors.is_unknown(error, "ssubscribe"):
                 self.subscribe = "SUBSCRIBE"
                 return None
             left = math.inf if ask.options.wait == 0 else ask.over - self.now()
-            yield from self._failed(ask, error, left)
+            await self._failed(ask, error, left)
             if left <= 0:
                 raise self._not_in_time(ask) from ask.first
             return None
 
-    def _ask(self, ask: Ask) -> Work[Hold | None]:
+    async def _ask(self, ask: Ask) -> Hold | None:
         if ask.was_answered and self.now() >= ask.over:
             raise self._not_in_time(ask)
         if ask.options.session and ask.line is None:
-            ask.line = yield "open", ask.name
-        yield "enter", self.gate
+            ask.line = await self.io.open(ask.name)
+        await self.io.enter(self.gate)
         sent = self.now()
         try:
-            reply, is_confirmed = yield from self._call(ask, ask.words(), confirm=True, line=ask.line)
+            reply, is_confirmed = await self._call(ask, ask.words(), confirm=True, line=ask.line)
         finally:
             self.gate.release()
         ask.was_answered, ask.is_unconfirmed = True, not is_confirmed
         if type(reply) is int:
-            return (yield from self._granted(ask, reply, sent, is_confirmed))
+            return await self._granted(ask, reply, sent, is_confirmed)
         ask.reset()
         if reply is None:
             raise self._not_in_time(ask)
@@ -177,16 +177,16 @@ class Asks(Calls):
             ask.options.hooks.call("on_wait", ask.name, ask.ear.owner)
         return None
 
-    def _granted(self, ask: Ask, token: int, sent: float, is_confirmed: bool) -> Work[Hold | None]:
+    async def _granted(self, ask: Ask, token: int, sent: float, is_confirmed: bool) -> Hold | None:
         lease, name, owner = ask.options.lease, ask.name, ask.ear.owner
         if token <= ask.ear.released:  # A new master does not know of the release, nor perhaps of who held the lock since.
-            ask.was_answered = not (yield from self._leave(ask, LEAVE))
+            ask.was_answered = not await self._leave(ask, LEAVE)
             ask.ear.released = token if ask.was_answered else 0
             return None
         if self.now() - sent >= lease / 3:  # It may have been on its way for longer than its lease.
             sent = self.now()
             try:
-                _, is_confirmed = yield from self._call(ask, ("FAIRLOCK.RENEW", name, owner, "LEASE", ms(lease)), confirm=True)
+                _, is_confirmed = await self._call(ask, ("FAIRLOCK.RENEW", name, owner, "LEASE", ms(lease)), confirm=True)
             except redis_errors.ResponseError as error:
                 ask.is_granted = errors.code_of(error) != "NOTHELD"
                 if ask.is_granted:
@@ -198,23 +198,23 @@ class Asks(Calls):
             raise ask.stop
         if is_confirmed:
             return self._hold(ask, token, sent)
-        yield from self._leave(ask, LEAVE)
+        await self._leave(ask, LEAVE)
         ask.ear.released = token
         if self.now() >= ask.over:
             raise self._not_in_time(ask)
-        yield "pause", min(FIRST_PAUSE, ask.over - self.now()), ask.ear.bell
+        await self.io.pause(min(FIRST_PAUSE, ask.over - self.now()), ask.ear.bell)
         return None
 
-    def _wait(self, ask: Ask, retry_after: float) -> Work[None]:
+    async def _wait(self, ask: Ask, retry_after: float) -> None:
         """Returns when it is time to ask again."""
         if self.now() >= ask.over:
             raise self._not_in_time(ask)
         if ask.ear.stands:
             longest = retry_after + min(1.0, retry_after / 10) * random.random()
-            if (yield "pause", min(longest, ask.over - self.now()), ask.ear.bell) or self.now() >= ask.over:
+            if await self.io.pause(min(longest, ask.over - self.now()), ask.ear.bell) or self.now() >= ask.over:
                 return
         # At first; and after silence, since the connection may be dead.
-        yield "listen", ask.ear, self.subscribe, ask.options.command_timeout
+        await self.io.listen(ask.ear, self.subscribe, ask.options.command_timeout)
 
     def _not_in_time(self, ask: Ask) -> errors.NotInTime:
         wait = ask.options.wait
@@ -225,20 +225,20 @@ class Asks(Calls):
         error.__cause__ = ask.first
         return error
 
-    def _leave(self, ask: Ask, longest: float) -> Work[bool]:
+    async def _leave(self, ask: Ask, longest: float) -> bool:
         """Whether the owner neither waits nor holds any more. A given owner may hold it by another caller's ask."""
         tries, timeout = Tries(ask.name, ask.options, longest, ask.where), min(longest, ask.options.command_timeout)
         ask.is_clean = False
         while True:
             try:
-                has_left, _ = yield from self._call(tries, ("FAIRLOCK.CANCEL", ask.name, ask.ear.owner), timeout=timeout)
+                has_left, _ = await self._call(tries, ("FAIRLOCK.CANCEL", ask.name, ask.ear.owner), timeout=timeout)
                 ask.is_clean = has_left == 1
                 if not has_left and (ask.is_granted or ask.is_unheard or not ask.ear.is_given):
-                    yield from self._call(tries, ("FAIRLOCK.RELEASE", ask.name, ask.ear.owner), timeout=timeout)
+                    await self._call(tries, ("FAIRLOCK.RELEASE", ask.name, ask.ear.owner), timeout=timeout)
                 ask.is_granted = False
                 return True
             except Failure as error:
                 try:
-                    yield from self._failed(tries, error)
+                    await self._failed(tries, error)
                 except errors.FairlockError as failed:  # NOTHELD is as good.
                     return self.is_closed or not isinstance(failed, errors.Unavailable)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import Any
 
 import redis.exceptions as redis_errors
 
@@ -14,8 +13,6 @@ from ._errors import Failure
 from ._options import Info, Options, check_name, log, ms
 from ._scripts import scripted, warning
 
-T = TypeVar("T")
-Work = Generator[tuple[Any, ...], Any, T]  # yields steps, which an Io carries out
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between tries
 
 
@@ -36,7 +33,7 @@ class Tries:
 
 
 class Calls:
-    """What the steps need of an Io: route, send, refresh, pause."""
+    """What is asked of an Io: route, send, refresh, pause."""
 
     now = staticmethod(time.monotonic)
     mutex: Any
@@ -47,7 +44,7 @@ class Calls:
         self.has_warned = self.is_closed = False
         self.replicas: dict[Any, int] = {}
 
-    def _failed(self, tries: Tries, error: Exception, left: float = math.inf) -> Work[None]:
+    async def _failed(self, tries: Tries, error: Exception, left: float = math.inf) -> None:
         """Returns when it is time to try again; otherwise raises the caller's error."""
         if isinstance(error, errors.FairlockError):
             raise error
@@ -60,27 +57,27 @@ class Calls:
         if left <= 0:
             return  # The caller says so.
         if self.io.is_cluster:
-            yield "refresh", tries.name
+            await self.io.refresh(tries.name)
         if now >= tries.end:
             length = f" for {tries.longest:g} s" if tries.longest else ""
             text = f"{errors.shown(tries.name)}: not available{length}: {tries.reason}"
             raise errors.Unavailable(text, errors.code_of(error) or None) from tries.first
-        yield "pause", min(tries.pause, tries.end - now, left), tries.bell
+        await self.io.pause(min(tries.pause, tries.end - now, left), tries.bell)
         tries.pause = min(tries.pause * 2, LONGEST_PAUSE)
 
-    def _call(
+    async def _call(
         self, tries: Tries, words: tuple[Any, ...], confirm: bool = False, line: Any = None, timeout: float | None = None
-    ) -> Work[tuple[Any, bool]]:
+    ) -> tuple[Any, bool]:
         """The reply, and whether enough replicas have confirmed it: WAIT covers what its own connection has written."""
         options, form = tries.options, "EVALSHA"
-        pool, wanted = yield from self._where(tries, confirm)
+        pool, wanted = await self._where(tries, confirm)
         wait = [("WAIT", wanted, ms(options.sync_timeout))] if wanted else []
         longest = (timeout or options.command_timeout) + (options.sync_timeout if wanted else 0)
         needs_module = options.module == "required" or tries.needing is not None
         while True:
             is_script = self.native is False and not needs_module
             try:
-                replies = yield "send", line or pool, [scripted(words, form) if is_script else words, *wait], longest
+                replies = await self.io.send(line or pool, [scripted(words, form) if is_script else words, *wait], longest)
             except BaseException as error:
                 tries.is_unheard |= not hasattr(error, "is_unsent")
                 raise
@@ -102,31 +99,31 @@ class Calls:
         if not has_warned:
             log.warning(warning(error), where)
 
-    def _where(self, tries: Tries, confirm: bool) -> Work[tuple[Any, int]]:
+    async def _where(self, tries: Tries, confirm: bool) -> tuple[Any, int]:
         """The pool of the name's server, and how many replicas have to confirm."""
-        key, tries.where, pool = yield "route", tries.name
+        key, tries.where, pool = await self.io.route(tries.name)
         if not confirm or not tries.options.sync_timeout:
             return pool, 0
         if tries.options.min_replicas is not None:
             return pool, tries.options.min_replicas
         if key not in self.replicas:
-            (role,) = yield "send", pool, [("ROLE",)], tries.options.command_timeout
+            (role,) = await self.io.send(pool, [("ROLE",)], tries.options.command_timeout)
             if errors.is_unknown(role, "role"):
                 role = [b"master", 0, []]
             if isinstance(role, Exception):
                 raise role
             if role[0] != b"master":
                 return pool, 0  # It will refuse.
-            key, tries.where, pool = yield "route", tries.name  # A client of Sentinel knows the master once it has connected.
+            key, tries.where, pool = await self.io.route(tries.name)  # A client of Sentinel knows the master once it has connected.
             self.replicas[key] = min(1, len(role[2]))
         return pool, self.replicas[key]
 
-    def info(self, name: str | bytes) -> Work[Info]:
+    async def info(self, name: str | bytes) -> Info:
         check_name(name)
         tries = Tries(name, self.options, self.options.command_timeout, self.where)
         while True:
             try:
-                reply, _ = yield from self._call(tries, ("FAIRLOCK.INFO", name))
+                reply, _ = await self._call(tries, ("FAIRLOCK.INFO", name))
                 return Info.of(reply)
             except Failure as error:
-                yield from self._failed(tries, error)
+                await self._failed(tries, error)

@@ -12,7 +12,7 @@ import redis.exceptions as redis_errors
 
 from . import _errors as errors
 from ._asks import Ask, Asks, Ear
-from ._calls import FIRST_PAUSE, Tries, Work
+from ._calls import FIRST_PAUSE, Tries
 from ._errors import Failure
 from ._options import Options, log, ms
 
@@ -37,9 +37,7 @@ class Hold:
 
 
 class Core(Asks):
-    """The locks of one client, without I/O. Each operation is a generator. It yields steps, which an Io carries out as its methods of that
-    name, and is sent what came of them; a failure is thrown into it. So it is written once for threads and asyncio, and tested without a server.
-    """
+    """The locks of one client. What waits or does I/O is the Io's, so this is written once for threads and asyncio."""
 
     def __init__(self, options: Options, io: Any) -> None:
         self.holds: set[Hold] = set()
@@ -60,56 +58,56 @@ class Core(Asks):
         hold.tell("on_acquired", waited=hold.acquired - ask.started)
         return hold
 
-    def due(self, it: Ear | Hold) -> Work[None]:
+    async def due(self, it: Ear | Hold) -> None:
         """The timer's."""
         if isinstance(it, Hold):
-            return (yield from self._due(it))
+            return await self._due(it)
         with self.mutex:
             if it not in self.idle.get(it.name, ()):  # It has just been taken.
                 return
             self.idle[it.name].remove(it)
             if not self.idle[it.name]:
                 del self.idle[it.name]
-        yield "drop", it
+        await self.io.drop(it)
 
     def _arm(self, hold: Hold, sent: float) -> None:
         is_renewed = hold.options.renew or hold.options.session
         self.io.timer.set(hold, sent + hold.lease / 3 if is_renewed else hold.end)
 
-    def _due(self, hold: Hold) -> Work[None]:
+    async def _due(self, hold: Hold) -> None:
         """Renews, or finds that the lease is over."""
         if hold.state != "held":
             return
         if self.now() >= hold.end:
-            return (yield from self.lose(hold, "lease"))
+            return await self.lose(hold, "lease")
         if hold.user() is None or hold.is_holder_gone():
-            return (yield from self._forget(hold, hold.line))
+            return await self._forget(hold, hold.line)
         self.io.timer.set(hold, hold.end)  # The lease may end while the answer does not come.
         if not (hold.options.renew or hold.options.session):
             return
         # A session's own connection is kept busy; what fails there is asked elsewhere at once.
         for line in (hold.line, None) if hold.line else (None,):
             try:
-                yield from self._renew(hold, Tries(hold.name, hold.options, 0.0, hold.where), hold.lease, line)
+                await self._renew(hold, Tries(hold.name, hold.options, 0.0, hold.where), hold.lease, line)
                 return
             except Exception as error:
                 if hold.state != "held":  # lost, or released in between
                     return
                 if self.io.is_cluster:
-                    yield "refresh", hold.name
+                    await self.io.refresh(hold.name)
                 if not (errors.is_passing(error) or isinstance(error, errors.NotReplicated)):
                     log.warning("the lock %r cannot be renewed: %s", hold.name, error)
         self.io.timer.set(hold, min(hold.end, self.now() + max(hold.lease / 10, FIRST_PAUSE)))
 
-    def _renew(self, hold: Hold, tries: Tries, lease: float, line: Any = None) -> Work[float]:
+    async def _renew(self, hold: Hold, tries: Tries, lease: float, line: Any = None) -> float:
         """Only this moves the end of the lease, and only if enough replicas confirm it."""
         sent, words = self.now(), ("FAIRLOCK.RENEW", hold.name, hold.owner, "LEASE", ms(lease))
         try:
-            reply, is_confirmed = yield from self._call(tries, words, confirm=True, line=line)
+            reply, is_confirmed = await self._call(tries, words, confirm=True, line=line)
         except redis_errors.ResponseError as error:
             if errors.code_of(error) != "NOTHELD" or hold.state != "held":
                 raise
-            yield from self.lose(hold, "notheld")
+            await self.lose(hold, "notheld")
             raise hold.loss() from error
         if not is_confirmed:
             raise errors.NotReplicated(f"{errors.shown(hold.name)}: {tries.where}: too few replicas have confirmed the renewal")
@@ -119,7 +117,7 @@ class Core(Asks):
                 self._arm(hold, sent)
         return float(reply) / 1000
 
-    def renew(self, hold: Hold, lease: float | None) -> Work[float]:
+    async def renew(self, hold: Hold, lease: float | None) -> float:
         if lease is not None:
             hold.options.but({"lease": lease})  # checks it
         tries = Tries(hold.name, hold.options, hold.options.retry_timeout, hold.where)
@@ -131,9 +129,9 @@ class Core(Asks):
                 gone = "was released" if hold.state == "released" else "is held by the process that was forked"
                 raise errors.FairlockError(f"{errors.shown(hold.name)}: the lock {gone}")
             try:
-                return (yield from self._renew(hold, tries, hold.lease if lease is None else lease))
+                return await self._renew(hold, tries, hold.lease if lease is None else lease)
             except Failure as error:
-                yield from self._failed(tries, error)
+                await self._failed(tries, error)
 
     def enter_again(self, hold: Hold) -> Any:
         """The user's side of what this caller holds already."""
@@ -143,30 +141,30 @@ class Core(Asks):
             hold.holds += 1
         return hold.user()
 
-    def _forget(self, hold: Hold, line: Any) -> Work[None]:
+    async def _forget(self, hold: Hold, line: Any) -> None:
         with self.mutex:
             self.holds.discard(hold)
             self.io.timer.clear(hold)
             if hold.entered.get(hold.name) is hold:
                 del hold.entered[hold.name]
         if line is not None:
-            yield "close", line
+            await self.io.close(line)
 
     @staticmethod
     def _set_lost(hold: Hold, cause: str) -> None:
         hold.lost.cause = hold.lost.cause or cause
         hold.lost.set()
 
-    def lose(self, hold: Hold, cause: str) -> Work[None]:
+    async def lose(self, hold: Hold, cause: str) -> None:
         with self.mutex:
             if hold.state != "held":
                 return
             hold.state = "lost"
         self._set_lost(hold, cause)
         hold.tell("on_lost", cause=cause, held=self.now() - hold.acquired)
-        yield from self._forget(hold, hold.line)
+        await self._forget(hold, hold.line)
 
-    def release(self, hold: Hold) -> Work[None]:
+    async def release(self, hold: Hold) -> None:
         with self.mutex:
             if hold.state not in ("held", "lost"):
                 return
@@ -174,31 +172,31 @@ class Core(Asks):
             if hold.holds > 0:
                 return
             was_lost, hold.state = hold.state == "lost", "released"
-        yield from self._forget(hold, None)
+        await self._forget(hold, None)
         is_clean = False
         try:
             if was_lost:
                 if hold.lost.cause == "lease":  # perhaps only by this side's clock
-                    yield "behind", self._release(hold, 0.0)
+                    await self.io.behind(self._release, hold, 0.0)
                 raise hold.loss()
-            is_clean = (yield from self._release(hold, hold.options.release_timeout)) and hold.is_clean
+            is_clean = await self._release(hold, hold.options.release_timeout) and hold.is_clean
             hold.ear.released = hold.token
         except errors.Unavailable:
             if hold.line is None:  # The end of a session's connection frees the lock, too.
                 raise
         finally:
             if hold.line is not None and not was_lost:
-                yield "close", hold.line
-            yield from self._give_ear(hold.ear, is_clean)
+                await self.io.close(hold.line)
+            await self._give_ear(hold.ear, is_clean)
         hold.tell("on_released", held=self.now() - hold.acquired)
 
-    def _release(self, hold: Hold, longest: float) -> Work[bool]:
+    async def _release(self, hold: Hold, longest: float) -> bool:
         """Whether the server has said that it is released, to the only request for that."""
         tries = Tries(hold.name, hold.options, longest, hold.where)
         tries.end = max(hold.end, self.now())
         while True:
             try:
-                yield from self._call(tries, ("FAIRLOCK.RELEASE", hold.name, hold.owner, "TOKEN", hold.token))
+                await self._call(tries, ("FAIRLOCK.RELEASE", hold.name, hold.owner, "TOKEN", hold.token))
                 return not tries.is_unheard
             except Failure as error:
                 if errors.code_of(error) == "NOTHELD":
@@ -206,23 +204,23 @@ class Core(Asks):
                         return False
                     self._set_lost(hold, "notheld")
                     raise hold.loss() from error
-                yield from self._failed(tries, error)
+                await self._failed(tries, error)
 
-    def close(self) -> Work[None]:
+    async def close(self) -> None:
         """All waits end, and leave their queues; held locks are lost."""
         with self.mutex:
             self.is_closed = True
             asks, holds, idle = list(self.asks), list(self.holds), [ear for kept in self.idle.values() for ear in kept]
         for hold in holds:
-            yield from self.lose(hold, "closed")
+            await self.lose(hold, "closed")
         for ask in asks:
             self.stop(ask, errors.Closed("Locks is closed"))
         end = self.now() + self.options.command_timeout
         while self.asks and self.now() < end:
-            yield "pause", 0.01, None
+            await self.io.pause(0.01, None)
         for ear in idle:
             self.io.timer.clear(ear)
-        yield ("end",)
+        await self.io.end()
 
 
 _all: weakref.WeakSet[Core] = weakref.WeakSet()

@@ -1,21 +1,20 @@
-"""Carries out the steps of the core by redis-py. Written once: where asyncio awaits, threads are answered at once, so that their coroutines never suspend."""
+"""Carries out by redis-py what the core asks for. Written once: where asyncio awaits, threads are answered at once, so that their coroutines never suspend."""
 
 from __future__ import annotations
 
 import contextlib
 from collections import defaultdict, deque
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
 import redis
 import redis.exceptions as redis_errors
 
 from ._asks import Ear
-from ._calls import Work
 from ._errors import Failure
 from ._options import log
 from ._scripts import channel_of
 
-T = TypeVar("T")
 IDLE = 60.0  # seconds of silence after which what has nothing to do ends
 LONGEST = 3600.0  # seconds that are waited for in one piece
 # redis-py's cluster client for asyncio, when a command fails, closes all connections, also those that others write to.
@@ -125,22 +124,9 @@ class Io:
     def begin(self) -> None:
         self.opening, self.listeners = self.mutex(), dict[Any, Listener]()
 
-    async def run(self, work: Work[T]) -> T:
-        result, error = None, None
+    async def quietly(self, work: Callable[..., Coroutine[Any, Any, Any]], *given: Any) -> None:
         try:
-            while True:
-                step, *given = work.throw(error) if error else work.send(result)
-                result, error = None, None
-                try:
-                    result = await getattr(self, step)(*given)
-                except BaseException as failed:
-                    error = redis_errors.ConnectionError(f"closed by the client: {failed}") if isinstance(failed, CLOSED) else tried(failed)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-
-    async def quietly(self, work: Work[Any]) -> None:
-        try:
-            await self.run(work)
+            await work(*given)
         except Exception as error:
             log.debug("in the background: %s", error)
 
@@ -157,7 +143,7 @@ class Io:
     async def refresh(self, name: str | bytes) -> None:
         """The cluster's client follows redirects, and learns from them and from failures."""
         for command in ("FAIRLOCK.INFO", "PTTL"):  # what the user may run
-            with contextlib.suppress(*Failure, CLOSED):
+            with contextlib.suppress(*Failure):
                 async with self.within(self.core.options.command_timeout):  # The library would wait for ever.
                     await maybe(self.client.execute_command(command, name))
                 return
@@ -195,7 +181,8 @@ class Io:
 
     async def open(self, name: str | bytes) -> Line:
         _, _, pool = await self.route(name)
-        return Line(pool, await maybe(pool.get_connection(*ANY)), self.mutex())
+        async with self.within(self.core.options.command_timeout):
+            return Line(pool, await maybe(pool.get_connection(*ANY)), self.mutex())
 
     async def close(self, line: Line) -> None:
         async with line.mutex:
@@ -255,8 +242,8 @@ class Io:
     def enter(self, mutex: Any) -> Any:
         return maybe(mutex.acquire())
 
-    async def behind(self, work: Work[Any]) -> None:
-        self.start(self.quietly(work))
+    async def behind(self, work: Callable[..., Coroutine[Any, Any, Any]], *given: Any) -> None:
+        self.start(self.quietly(work, *given))
 
     async def end(self) -> None:
         for listener in self.listeners.values():
@@ -266,12 +253,6 @@ class Io:
                         listener.is_over = True
                         await listener.send("UNSUBSCRIBE")  # The reader gets the answer, and ends.
         self.listeners.clear()
-
-
-def tried(error: BaseException) -> BaseException:
-    """If asyncio's time was up while redis-py paused before another try to connect, why the last one failed."""
-    last = error.__cause__ and error.__cause__.__context__
-    return last if isinstance(error, TimeoutError) and isinstance(last, redis_errors.ConnectionError) else error
 
 
 def check_client(client: Any, library: Any, other: Any) -> None:

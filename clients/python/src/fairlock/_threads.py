@@ -15,7 +15,6 @@ import redis.asyncio
 import redis.exceptions as redis_errors
 
 from . import _errors as errors
-from ._calls import Work
 from ._core import Core, Hold
 from ._io import IDLE, LONGEST, Io, pushes
 from ._options import Info, LockOptions, LocksOptions, Options
@@ -96,7 +95,7 @@ class Timer:
                 now = time.monotonic()
                 for it in [it for it, when in self.entries.items() if when <= now]:
                     try:
-                        self.io.start(self.io.quietly(self.io.core.due(it)))
+                        self.io.start(self.io.quietly(self.io.core.due, it))
                         del self.entries[it]
                     except RuntimeError:
                         self.entries[it] = now + 0.05
@@ -166,11 +165,11 @@ class Held:
 
     def renew(self, lease: float | None = None) -> float:
         """Sets the lease anew, to its own length or another; returns the new lease in seconds."""
-        return finish(self._io.run(self._hold.core.renew(self._hold, lease)))
+        return finish(self._hold.core.renew(self._hold, lease))
 
     def release(self) -> None:
         """Gives up the lock. LockLost: it was lost before. Releasing again does nothing."""
-        finish(self._io.run(self._hold.core.release(self._hold)))
+        finish(self._hold.core.release(self._hold))
 
     def __enter__(self) -> Held:
         thread = threading.current_thread()
@@ -218,15 +217,12 @@ class Locks:
 
     def info(self, name: str | bytes) -> Info:
         """The lock's holder, its lease, and how many wait for it."""
-        return self._run(self._core.info(name))
+        return finish(self._core.info(name))
 
     @property
     def native(self) -> bool | None:
         """Whether the server has the module; False: locks are taken by scripts. None: it was not asked yet."""
         return self._core.native
-
-    def _run(self, work: Work[T]) -> T:
-        return finish(self._io.run(work))
 
     def _acquire(self, name: str | bytes, options: Options) -> Held:
         mine = self._io.mine() if options.reentrant else {}
@@ -234,14 +230,14 @@ class Locks:
             held: Held = self._core.enter_again(hold)
             return held
         self._io.timer.start()
-        hold = self._run(self._core.acquire(self._core.ask(name, options)))
+        hold = finish(self._core.acquire(self._core.ask(name, options)))
         if options.reentrant:
             mine[name], hold.entered = hold, mine
         return Held(self._io, hold)
 
     def close(self) -> None:
         """Ends all waits (Closed); locks that are held are lost. The client stays open."""
-        self._run(self._core.close())
+        finish(self._core.close())
 
     def __enter__(self) -> Locks:
         return self

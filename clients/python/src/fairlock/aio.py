@@ -11,11 +11,12 @@ from typing import Any, Unpack
 
 import redis as blocking
 import redis.asyncio as redis
+import redis.exceptions as redis_errors
 
 from . import _errors as errors
 from ._asks import LEAVE
 from ._core import Core, Hold
-from ._io import IDLE, Io, pushes
+from ._io import CLOSED, IDLE, Io, pushes
 from ._options import Info, LockOptions, LocksOptions, Options
 
 __all__ = ["Held", "Locks", "Lost"]
@@ -58,7 +59,19 @@ class Tasks(Io):
         self.timer = self
         self.holders: weakref.WeakKeyDictionary[asyncio.Task[Any], dict[Any, Hold]] = weakref.WeakKeyDictionary()
 
-    within = staticmethod(asyncio.timeout)
+    @contextlib.asynccontextmanager
+    async def within(self, seconds: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except CLOSED as error:
+            raise redis_errors.ConnectionError(f"closed by the client: {error}") from error
+        except TimeoutError as error:
+            # Perhaps redis-py paused before another try to connect: why the last one failed.
+            last = error.__cause__ and error.__cause__.__context__
+            if not isinstance(last, redis_errors.ConnectionError):
+                raise
+            raise last from last.__cause__ or last.__context__
 
     async def read(self, connection: Any, timeout: float, _is_wait: bool) -> Any:
         # The timeout around this is the shorter one: after its own it would return None.
@@ -95,7 +108,7 @@ class Tasks(Io):
 
     def _due(self, it: Any) -> None:
         del self.timers[it]
-        self.start(self.quietly(self.core.due(it)))
+        self.start(self.quietly(self.core.due, it))
 
     def clear(self, it: Any) -> None:
         timer = self.timers.pop(it, None)
@@ -128,12 +141,12 @@ class Held:
 
     async def renew(self, lease: float | None = None) -> float:
         """Sets the lease anew, to its own length or another; returns the new lease in seconds."""
-        return await self._io.run(self._hold.core.renew(self._hold, lease))
+        return await self._hold.core.renew(self._hold, lease)
 
     async def release(self) -> None:
         """Gives up the lock. LockLost: it was lost before. Releasing again does nothing."""
         if self._hold.state in ("held", "lost"):
-            await asyncio.shield(self._io.start(self._io.run(self._hold.core.release(self._hold))))
+            await asyncio.shield(self._io.start(self._hold.core.release(self._hold)))
 
     async def __aenter__(self) -> Held:
         task = asyncio.current_task()
@@ -184,7 +197,7 @@ class Locks:
 
     async def info(self, name: str | bytes) -> Info:
         """The lock's holder, its lease, and how many wait for it."""
-        return await self._io.run(self._core.info(name))
+        return await self._core.info(name)
 
     @property
     def native(self) -> bool | None:
@@ -197,7 +210,7 @@ class Locks:
             held: Held = self._core.enter_again(hold)
             return held
         ask = self._core.ask(name, options)
-        task: asyncio.Task[Hold] = self._io.start(self._io.run(self._core.acquire(ask)))
+        task: asyncio.Task[Hold] = self._io.start(self._core.acquire(ask))
         try:
             hold = await asyncio.shield(task)
         except asyncio.CancelledError as cancelled:
@@ -212,11 +225,11 @@ class Locks:
     def _give_back(self, task: asyncio.Task[Hold]) -> None:
         """What was granted in the moment in which the caller was cancelled."""
         if not task.cancelled() and task.exception() is None:
-            self._io.start(self._io.quietly(self._core.release(task.result())))
+            self._io.start(self._io.quietly(self._core.release, task.result()))
 
     async def aclose(self) -> None:
         """Ends all waits (Closed); locks that are held are lost. The client stays open."""
-        await self._io.run(self._core.close())
+        await self._core.close()
 
     async def __aenter__(self) -> Locks:
         return self
