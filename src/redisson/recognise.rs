@@ -8,12 +8,9 @@ use sha1::{Digest as _, Sha1};
 
 use super::table::{Script, scripts};
 
-/// How many words are remembered: all texts and digests of Redisson's, and as many of other clients, so that these are
-/// not looked for each time either.
-const WORDS: usize = 128;
-
-/// Length of a digest. No script is as short.
-const DIGITS: usize = 40;
+/// How many texts are remembered: all of Redisson's, and as many of other clients, so that these are not hashed each
+/// time either.
+const TEXTS: usize = 64;
 
 type Known = HashMap<Box<[u8]>, Option<&'static Script>, RandomState>;
 
@@ -23,7 +20,8 @@ thread_local! {
 
 /// The script with this digest, given as hexadecimal digits.
 pub fn by_digest(hex: &[u8]) -> Option<&'static Script> {
-    (hex.len() == DIGITS).then(|| remembered(hex, search))?
+    let mut scripts = scripts().iter();
+    scripts.find(|script| hex.eq_ignore_ascii_case(script.hex.as_bytes()))
 }
 
 /// The script with this text.
@@ -31,27 +29,15 @@ pub fn by_text(text: &[u8]) -> Option<&'static Script> {
     if !scripts().iter().any(|script| script.length == text.len()) {
         return None;
     }
-    remembered(text, |text| {
-        search(format!("{:x}", Sha1::digest(text)).as_bytes())
-    })
-}
-
-fn search(hex: &[u8]) -> Option<&'static Script> {
-    let mut scripts = scripts().iter();
-    scripts.find(|script| hex.eq_ignore_ascii_case(script.hex.as_bytes()))
-}
-
-/// The answer for a text or a digest, which have different lengths.
-fn remembered(word: &[u8], find: fn(&[u8]) -> Option<&'static Script>) -> Option<&'static Script> {
     KNOWN.with_borrow_mut(|known| {
-        if let Some(script) = known.get(word) {
+        if let Some(script) = known.get(text) {
             return *script;
         }
-        if known.len() == WORDS {
+        if known.len() == TEXTS {
             known.clear();
         }
-        let script = find(word);
-        known.insert(Box::from(word), script);
+        let script = by_digest(format!("{:x}", Sha1::digest(text)).as_bytes());
+        known.insert(Box::from(text), script);
         script
     })
 }
@@ -82,6 +68,6 @@ mod tests {
                 assert!(by_text(&text).is_none());
             }
         }
-        assert!(KNOWN.with_borrow(HashMap::len) <= WORDS);
+        assert!(KNOWN.with_borrow(HashMap::len) <= TEXTS);
     }
 }
