@@ -33,6 +33,6 @@ fn one_holder(lock: &Key<'_>) -> Option<Vec<u8>> {
 
 fn has_shared_holders(ctx: &Ctx, name: &[u8]) -> bool {
     let names = Names::of(name);
-    let shared = ctx.open(names.shared(), Access::Read);
+    let shared = ctx.open(&names.shared, Access::Read);
     shared.kind() == Kind::Hash
 }

@@ -1,6 +1,6 @@
 //! Names of the keys and channels of a lock, and of owners.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -32,10 +32,8 @@ pub struct Names {
     pub deadlines: Str,
     /// The last fencing token, where it is ahead of the clock.
     pub token: Str,
-    /// The shared holders' key: made when it is first needed, because most locks are exclusive.
-    shared: OnceCell<Str>,
-    /// The slot in a cluster: computed when it is first needed.
-    slot: OnceCell<u16>,
+    /// The shared holders' key.
+    pub shared: Str,
 }
 
 impl Names {
@@ -64,25 +62,18 @@ impl Names {
             queue: string(&derived("redisson_lock_queue", key)),
             deadlines: string(&derived("redisson_lock_timeout", key)),
             token: string(&derived("fairlock_token", key)),
-            shared: OnceCell::new(),
-            slot: OnceCell::new(),
+            shared: string(&derived("redisson_lock_shared", key)),
         }
     }
 
     /// The slot of a cluster that the lock is in.
     pub fn slot(&self) -> u16 {
-        *self.slot.get_or_init(|| slot(&self.name))
+        slot(&self.name)
     }
 
     /// The lock's name.
     pub fn name(&self) -> &[u8] {
         &self.name
-    }
-
-    /// The key of the shared holders.
-    pub fn shared(&self) -> &Str {
-        self.shared
-            .get_or_init(|| string(&derived("redisson_lock_shared", &self.name)))
     }
 
     /// What the names of the channels begin with on which waiters of this lock are woken; a colon and the owner follow.

@@ -46,7 +46,7 @@ impl OpenLock<'_> {
     /// # Errors
     /// [`Unusable`] if the key holds something else.
     pub(super) fn open_shared(&mut self) -> Result<(), Unusable> {
-        let key = self.ctx.open(self.names.shared(), Access::Write);
+        let key = self.ctx.open(&self.names.shared, Access::Write);
         if !key.fits(Kind::Hash) {
             let expiries = [&key, &self.lock].map(write::expiry);
             return Err(Unusable {
@@ -216,7 +216,7 @@ impl OpenLock<'_> {
         let (ctx, names) = (self.ctx, self.names);
         let key = self
             .shared
-            .get_or_insert_with(|| ctx.open(names.shared(), Access::Write));
+            .get_or_insert_with(|| ctx.open(&names.shared, Access::Write));
         let entry = string(&entry(holder));
         write::set_field(key, self.known.named.get(owner), &entry, c"hset");
     }

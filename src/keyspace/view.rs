@@ -101,7 +101,7 @@ pub fn holders(
     now: Now,
 ) -> Result<(Vec<HolderView>, usize), Error> {
     let lock = open(ctx, &names.lock, Kind::Hash)?;
-    let shared = open(ctx, names.shared(), Kind::Hash)?;
+    let shared = open(ctx, &names.shared, Kind::Hash)?;
     let fields = if shared.is_empty() {
         Vec::new()
     } else {

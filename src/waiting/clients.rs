@@ -269,9 +269,9 @@ pub fn while_down() {
 
 /// These databases have changed places: their blocked clients are in another one now than their locks. They keep their
 /// places and ask again.
-pub fn swapped(_: &Ctx, [one, other]: [i32; 2]) {
+pub fn swapped(_: &Ctx, databases: [i32; 2]) {
     let waiting = blocked(|blocked| blocked.waiting()).into_iter();
-    for client in waiting.filter(|client| one != other && [one, other].contains(&client.lock.db)) {
+    for client in waiting.filter(|client| databases.contains(&client.lock.db)) {
         keep_place(&client.lock, &client.owner, client.ticket);
         send_away(client.ticket, Outcome::Refused(Error::UNBLOCKED));
     }

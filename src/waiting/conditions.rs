@@ -51,13 +51,11 @@ pub fn grant_grace() {
 /// The server has not listened for `missed` milliseconds, in which waiters could not ask. Waiters of which only the
 /// score is known count as alive for the same time again, and for one turn at most.
 pub fn make_up_for(missed: Millis) {
-    if missed > 0 {
-        let until = now().listening_after(missed.min(config::TURN.get()));
-        waiting(|waiting| {
-            let grace = &waiting.grace;
-            grace.set(grace.get().max(until));
-        });
-    }
+    let until = now().listening_after(missed.min(config::TURN.get()));
+    waiting(|waiting| {
+        let grace = &waiting.grace;
+        grace.set(grace.get().max(until));
+    });
 }
 
 /// Moves the next token this far ahead of this server's clock, which starts, or takes over from another server.
@@ -133,7 +131,7 @@ pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
         return SlotState::Here;
     }
     let last = if is_shared {
-        names.shared()
+        &names.shared
     } else {
         &names.lock
     };

@@ -174,17 +174,9 @@ impl HandOffs {
         self.tokens.remove(&token)
     }
 
-    /// The receiver of a hand-off was replied on its connection. If it has been replied an earlier one, it has asked
-    /// since.
+    /// The receiver of a hand-off was replied on its connection. An earlier one ended when the receiver asked again.
     pub fn replied(&mut self, connection: Connection, grant: Grant) {
-        if let Some(earlier) = self.replied.insert(connection, grant) {
-            self.end(earlier.token);
-        }
-    }
-
-    /// Whether any is replied.
-    pub fn is_any_replied(&self) -> bool {
-        !self.replied.is_empty()
+        self.replied.insert(connection, grant);
     }
 
     /// The client of a connection has asked for something.

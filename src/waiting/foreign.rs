@@ -58,7 +58,7 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
         .union(NotifyEvent::EXPIRED)
         .contains(class)
     {
-        lock_changes(db, event, key);
+        lock_changes(db, key);
     }
 }
 
@@ -74,11 +74,8 @@ pub fn touch_queue(db: i32, key: &[u8], view: QueueView) {
 }
 
 /// A key that may be a lock's was deleted, replaced or given another lease.
-fn lock_changes(db: i32, event: &[u8], key: &[u8]) {
-    let is_lease = event == b"expire";
-    if !is_lease {
-        stats(|stats| stats.taken_away(db, key));
-    }
+fn lock_changes(db: i32, key: &[u8]) {
+    stats(|stats| stats.taken_away(db, key));
     if table(|table| table.contains(db, key)) {
         touch(&LockId::new(db, key), QueueView::AsLeft);
     }
@@ -96,7 +93,7 @@ pub fn has_waiters(ctx: &Ctx, lock: &LockId) -> bool {
     let names = Names::of(&lock.name);
     let is_there = |key| !ctx.open(key, Access::Read).is_empty();
     ctx.select_db(lock.db)
-        && (is_there(&names.queue) || is_there(&names.deadlines) || is_there(names.shared()))
+        && (is_there(&names.queue) || is_there(&names.deadlines) || is_there(&names.shared))
 }
 
 /// Forgets what is known of a lock that has left with its slot, so that nothing of it is there if the slot returns. Its
@@ -136,7 +133,7 @@ pub fn has_own_keys(ctx: &Ctx, lock: &LockId) -> bool {
         return false;
     }
     let mut queue = ctx.open(&names.queue, Access::Read);
-    !ctx.open(names.shared(), Access::Read).is_empty()
+    !ctx.open(&names.shared, Access::Read).is_empty()
         || (0..queue.len())
             .map_while(|index| queue.list_get(index))
             .any(|owner| !is_redissons(owner.as_slice()))

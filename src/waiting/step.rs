@@ -230,7 +230,8 @@ impl<'a> Run<'a> {
 fn view(ctx: &Ctx, names: &Names, db: i32, cause: Cause) -> QueueView {
     let queue = match cause {
         Cause::Command(_) => {
-            caller_lives(ctx);
+            // The calling client lives, and can read the token of the last hand-off to it.
+            hand_offs(|hand_offs| hand_offs.lives(ctx.client_id()));
             table(|table| table.take_touch(db, names.name()))
         }
         Cause::Work(queue) => queue,
@@ -257,13 +258,6 @@ fn view(ctx: &Ctx, names: &Names, db: i32, cause: Cause) -> QueueView {
     } else {
         conditions::slots_have_come();
         QueueView::Loaded
-    }
-}
-
-/// The calling client lives, and can read the token of the last hand-off to it.
-fn caller_lives(ctx: &Ctx) {
-    if hand_offs(|hand_offs| hand_offs.is_any_replied()) {
-        hand_offs(|hand_offs| hand_offs.lives(ctx.client_id()));
     }
 }
 
