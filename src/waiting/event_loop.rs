@@ -28,19 +28,12 @@ pub fn after_sleep(ctx: &Ctx) {
     let began = conditions::tick();
     begin_to_listen(ctx, began);
     do_what_was_noted(ctx);
-    if may_be_due() {
-        look_at_due_locks(ctx);
-    }
+    look_at_due_locks(ctx);
     listening(|listening| listening.reads(began));
 }
 
 fn is_any_lock_tracked() -> bool {
     table(|table| !table.is_empty())
-}
-
-/// Whether a lock is to be looked at some time: it is tracked, or its slot has not come yet.
-fn may_be_due() -> bool {
-    table(|table| !table.schedule.is_empty())
 }
 
 /// An iteration begins: notices for how long the server has not listened.
@@ -68,19 +61,11 @@ pub fn before_sleep(ctx: &Ctx) {
     }
     clients::unblock_ended();
     waiting(|waiting| waiting.in_iteration.set(false));
-    stop_timer_if_idle(ctx);
     let alarm = alarm();
     if is_any_lock_tracked() || alarm != before {
         end_iteration(ctx, alarm, alarm != before);
     }
     rest_if_idle();
-}
-
-/// Stops the timer if it would ring for nothing.
-fn stop_timer_if_idle(ctx: &Ctx) {
-    if !may_be_due() && blocked(|blocked| blocked.next_timeout()).is_none() {
-        table(|table| table.schedule.stop_timer(ctx));
-    }
 }
 
 /// Times out clients, but only after all requests that came in time were read: one of them may serve the client.
@@ -138,9 +123,6 @@ fn do_what_was_noted(ctx: &Ctx) {
 /// a lease is to be renewed.
 fn look_at_due_locks(ctx: &Ctx) {
     let now = conditions::now();
-    if table(|table| table.schedule.is_armed(now) && !table.schedule.is_due(now)) {
-        return;
-    }
     let due = table(|table| table.schedule.due(now));
     if !due.is_empty() && ctx.writes_paused() {
         // A paused server must not write.

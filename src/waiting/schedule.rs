@@ -23,18 +23,11 @@ pub struct Schedule {
 #[derive(Debug)]
 struct Armed {
     at: Tick,
-    /// The wall clock less the steady clock when it was set, in milliseconds.
-    offset: i64,
     timer: Timer,
 }
 
 /// What the timer does when it rings: the event loop implements it.
 pub struct Ring;
-
-/// The wall clock less the steady clock. It changes only when the wall clock is set or slewed.
-fn offset(now: Now) -> i64 {
-    now.wall().millis().cast_signed() - now.tick().since(Tick::default()).cast_signed()
-}
 
 /// Moves a lock from one of these instants to the other.
 fn move_to<T: Copy + Ord>(
@@ -76,11 +69,6 @@ impl Schedule {
             .map(|(_, id)| id)
     }
 
-    /// Whether no lock is ever due.
-    pub fn is_empty(&self) -> bool {
-        self.by_wall.is_empty() && self.by_tick.is_empty()
-    }
-
     /// Whether any lock is due.
     pub fn is_due(&self, now: Now) -> bool {
         self.ended(now).next().is_some() || self.over(now).next().is_some()
@@ -96,13 +84,6 @@ impl Schedule {
         due
     }
 
-    /// Whether the timer is set, and the wall clock was not set since.
-    pub fn is_armed(&self, now: Now) -> bool {
-        let armed = self.armed.as_ref();
-        // Rounding both clocks can make a difference of a millisecond.
-        armed.is_some_and(|armed| armed.offset.abs_diff(offset(now)) <= 1)
-    }
-
     /// When the timer rings, if it is set.
     pub fn alarm(&self) -> Option<Tick> {
         self.armed.as_ref().map(|armed| armed.at)
@@ -114,25 +95,22 @@ impl Schedule {
     }
 
     /// Sets the timer for the first lock that is due. One that rings too early does no harm, so it is set anew only to
-    /// ring earlier; or if the wall clock was set back, because the server's timers wait for the wall clock. If no lock
-    /// is due, the timer is stopped when the iteration ends: the next command may need it.
+    /// ring earlier; or if it is late, because the server's timers wait for the wall clock, which was set back.
     ///
     /// `timeout` is when something else than a lock is due first.
     pub fn set_timer(&mut self, ctx: &Ctx, now: Now, timeout: Option<Tick>) {
         let Some(at) = self.first(now).into_iter().chain(timeout).min() else {
             return;
         };
-        let offset = offset(now);
         if let Some(armed) = &self.armed {
-            // Rounding both clocks can make a difference of a millisecond.
-            if armed.at <= at && armed.offset <= offset.saturating_add(1) {
+            if (now.tick()..=at).contains(&armed.at) {
                 return;
             }
             self.stop_timer(ctx);
         }
         let delay = at.since(now.tick()).max(1);
         let timer = clock::start_timer::<Ring>(ctx, delay);
-        self.armed = Some(Armed { at, offset, timer });
+        self.armed = Some(Armed { at, timer });
     }
 
     /// When the first lock is due, by the steady clock.
