@@ -21,6 +21,8 @@ pub struct Tracked {
     pub shared: Option<Box<SharedHolders>>,
     /// The keys that were converted.
     pub wide: Wide,
+    /// A command has named the lock: a queue that was found is this lock's, and not its twin's.
+    pub is_named: bool,
 }
 
 /// Which keys the server keeps in the form for many elements, most likely (see `wide.rs`).
@@ -108,6 +110,7 @@ impl Taken {
         if !(self.tracked.is_empty() && self.tracked.line.is_new()) {
             self.tracked = Tracked::default();
         }
+        self.tracked.is_named = false;
         self.events.clear();
         // A step that dropped a hundred thousand waiters needed more than is worth keeping.
         if self.events.capacity() > EVENTS_KEPT {

@@ -140,7 +140,8 @@ pub fn has_own_keys(ctx: &Ctx, lock: &LockId) -> bool {
 }
 
 /// Whether the queue of `name` is that lock's, and not its twin's: it is that of the one that is tracked. One that is
-/// found in the keys belongs to `x`, unless only `{x}` is held.
+/// found in the keys belongs to `x`, unless only `{x}` is held, or named first
+/// ([`require_own_queue`](super::require_own_queue)).
 pub fn has_queue(ctx: &Ctx, name: &[u8]) -> bool {
     let Some(twin) = names::twin(name) else {
         return true;

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken};
 use crate::lock::{Due, Now, Owner, Presence, Rules, Step, Waiter};
 use crate::server::cluster::SlotState;
-use crate::server::{Ctx, announce, events, in_cluster, is_replica};
+use crate::server::{Access, Ctx, announce, events, in_cluster, is_replica, string};
 
 use super::conditions;
 use super::connections::Outcome;
@@ -51,13 +51,22 @@ pub fn require_rest() -> Result<(), Error> {
     }
 }
 
-/// Refuses a lock whose twin has their queue.
+/// Refuses a lock whose twin has their queue. A queue that was found is that of the lock that a command names first, if
+/// its twin is not held.
 ///
 /// # Errors
 /// [`Error::twin_in_use`].
 pub fn require_own_queue(ctx: &Ctx, lock: &[u8]) -> Result<(), Error> {
-    let twin = table(|table| table.tracked_twin(|| ctx.db(), lock));
-    twin.map_or(Ok(()), |twin| Err(Error::twin_in_use([lock, &twin])))
+    let Some(twin) = table(|table| table.tracked_twin(|| ctx.db(), lock)) else {
+        return Ok(());
+    };
+    let is_named = table(|table| table.is_named(ctx.db(), &twin));
+    if is_named || !ctx.open(&string(&twin), Access::Read).is_empty() {
+        return Err(Error::twin_in_use([lock, &twin]));
+    }
+    table(|table| table.forget(ctx.db(), &twin));
+    touch(&LockId::new(ctx.db(), lock), QueueView::Loaded);
+    Ok(())
 }
 
 /// Takes one step on a lock in the selected database: `decide` calls the rules, then their events are carried out.
@@ -121,6 +130,7 @@ impl<'a> Run<'a> {
             taken
         });
         table(|table| table.take_into(&mut taken.tracked, db, names.name()));
+        taken.tracked.is_named |= matches!(cause, Cause::Command(_));
         if taken.tracked.is_empty() && waiting(|waiting| waiting.scan.get().is_some()) {
             // It may have been there before the module.
             queue = queue.max(QueueView::Loaded);

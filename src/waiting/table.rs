@@ -90,6 +90,12 @@ impl Table {
         self.contains(db(), &twin).then_some(twin)
     }
 
+    /// Whether a command has named a lock since it is tracked.
+    pub fn is_named(&self, db: i32, name: &[u8]) -> bool {
+        let record = self.get(db, name);
+        record.is_some_and(|record| record.tracked.is_named)
+    }
+
     /// All locks of a database, or of all, that are tracked.
     pub fn all(&self, db: Option<i32>) -> Vec<LockId> {
         let locks = self.order.iter().map(|((of, _), name)| (*of, name));

@@ -70,6 +70,28 @@ fn owners_that_come_back_find_their_place() {
 }
 
 #[test]
+fn the_queue_of_a_free_lock_belongs_to_the_name_of_two_whose_owners_come_back() {
+    // By Redisson's rule for names the locks `k` and `{k}` have one queue.
+    for (used, other) in [("{k}", "k"), ("k", "{k}")] {
+        let (server, mut client) = Server::connected_with(AOF);
+        let ask = |owner: &str| format!("FAIRLOCK.ACQUIRE {used} {owner} ENQUEUE");
+        let token = client.int(&format!("FAIRLOCK.ACQUIRE {used} a"));
+        client.run(&ask("b"));
+        client.run(&ask("c"));
+        client.int(&format!("FAIRLOCK.RELEASE {used} a"));
+        drop(client);
+        let server = server.kill_and_restart();
+        let mut client = server.connect();
+        assert!(client.run(&ask("c")).starts_with("[2, "), "{used}");
+        let refused = client.run(&format!("FAIRLOCK.ACQUIRE {other} x ENQUEUE"));
+        assert!(refused.contains("one queue"), "{refused}");
+        assert!(client.int(&ask("b")) > token);
+        client.int(&format!("FAIRLOCK.RELEASE {used} b"));
+        assert!(client.int(&ask("c")) > token);
+    }
+}
+
+#[test]
 fn the_append_only_file_holds_plain_commands_one_transaction_a_step() {
     let (server, mut client) =
         Server::connected_with(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
