@@ -51,6 +51,10 @@ pub fn grant_grace() {
 /// The server has not listened for `missed` milliseconds, in which waiters could not ask. Waiters of which only the
 /// score is known count as alive for the same time again, and for one turn at most.
 pub fn make_up_for(missed: Millis) {
+    if missed == 0 {
+        // What was heard stays behind for a while after a delay: a grace that ends now would not be over yet.
+        return;
+    }
     let until = now().listening_after(missed.min(config::TURN.get()));
     waiting(|waiting| {
         let grace = &waiting.grace;
