@@ -91,9 +91,10 @@ fn is_queue_known(db: i32, key: &[u8]) -> bool {
 /// Whether a lock has waiters or shared holders, as the keys say.
 pub fn has_waiters(ctx: &Ctx, lock: &LockId) -> bool {
     let names = Names::of(&lock.name);
-    let is_there = |key| !ctx.open(key, Access::Read).is_empty();
     ctx.select_db(lock.db)
-        && (is_there(&names.queue) || is_there(&names.deadlines) || is_there(&names.shared))
+        && (ctx.has_key(&names.queue)
+            || ctx.has_key(&names.deadlines)
+            || ctx.has_key(&names.shared))
 }
 
 /// Forgets what is known of a lock that has left with its slot, so that nothing of it is there if the slot returns. Its
@@ -101,11 +102,7 @@ pub fn has_waiters(ctx: &Ctx, lock: &LockId) -> bool {
 ///
 /// False, and nothing is done, if a part of the lock is here.
 pub fn forget_if_gone(ctx: &Ctx, lock: &LockId) -> bool {
-    let is_held = || {
-        !ctx.open(&Names::of(&lock.name).lock, Access::Read)
-            .is_empty()
-    };
-    if has_waiters(ctx, lock) || is_held() {
+    if has_waiters(ctx, lock) || ctx.has_key(&string(&lock.name)) {
         return false;
     }
     let tracked = table(|table| table.remove(lock));
@@ -133,7 +130,7 @@ pub fn has_own_keys(ctx: &Ctx, lock: &LockId) -> bool {
         return false;
     }
     let mut queue = ctx.open(&names.queue, Access::Read);
-    !ctx.open(&names.shared, Access::Read).is_empty()
+    ctx.has_key(&names.shared)
         || (0..queue.len())
             .map_while(|index| queue.list_get(index))
             .any(|owner| !is_redissons(owner.as_slice()))
@@ -157,7 +154,7 @@ pub fn has_queue(ctx: &Ctx, name: &[u8]) -> bool {
     } else {
         (name, &*twin)
     };
-    let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Read).is_empty();
+    let is_held = |name: &[u8]| ctx.has_key(&string(name));
     is_braced == (is_held(braced) && !is_held(plain))
 }
 

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken};
 use crate::lock::{Due, Now, Owner, Presence, Rules, Step, Waiter};
 use crate::server::cluster::SlotState;
-use crate::server::{Access, Ctx, announce, events, in_cluster, is_replica, string};
+use crate::server::{Ctx, announce, events, in_cluster, is_replica, string};
 
 use super::conditions;
 use super::connections::Outcome;
@@ -60,12 +60,12 @@ pub fn require_own_queue(ctx: &Ctx, lock: &[u8]) -> Result<(), Error> {
     let Some(twin) = table(|table| table.tracked_twin(|| ctx.db(), lock)) else {
         return Ok(());
     };
-    let is_named = table(|table| table.is_named(ctx.db(), &twin));
-    if is_named || !ctx.open(&string(&twin), Access::Read).is_empty() {
+    let db = ctx.db();
+    if table(|table| table.is_named(db, &twin)) || ctx.has_key(&string(&twin)) {
         return Err(Error::twin_in_use([lock, &twin]));
     }
-    table(|table| table.forget(ctx.db(), &twin));
-    touch(&LockId::new(ctx.db(), lock), QueueView::Loaded);
+    table(|table| table.forget(db, &twin));
+    touch(&LockId::new(db, lock), QueueView::Loaded);
     Ok(())
 }
 

@@ -69,6 +69,11 @@ impl Ctx {
         self.open_named(Cow::Borrowed(name), access)
     }
 
+    /// Whether a key is there, of whatever type. Does not count as a use of it.
+    pub fn has_key(&self, name: &Str) -> bool {
+        !self.open(name, Access::Read).is_empty()
+    }
+
     /// As [`Ctx::open`], where the name is kept nowhere else.
     pub fn open_named<'c>(&'c self, name: Cow<'c, Str>, access: Access) -> Key<'c> {
         Key {
