@@ -1,11 +1,12 @@
 //! The locks at one server, or at those of one cluster: what all callers share.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{RedisResult, Value};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use crate::caller::Caller;
@@ -21,9 +22,6 @@ use crate::{Error, Info, Options, Result};
 const MAX_NAMES: usize = 10_000;
 /// How long an owner's name and channel are kept for the next wait.
 const IDLE: Duration = Duration::from_mins(1);
-
-/// Who asks, for a lock that it may hold again: the thread or task, and the lock's name.
-pub type Entry = (String, Vec<u8>);
 
 pub struct Core {
     pub options: Options,
@@ -43,11 +41,12 @@ pub struct Core {
 #[derive(Default)]
 pub struct State {
     pub native: Option<bool>,
-    pub entered: HashMap<Entry, Weak<Hold>>,
+    /// What may be held again: by the thread or task, and the lock's name.
+    pub entered: HashMap<(String, Vec<u8>), Weak<Hold>>,
     /// For each lock, the first asks are sent one after the other.
     turns: HashMap<Vec<u8>, Arc<tokio::sync::Mutex<()>>>,
-    /// For each lock, owners that have ended cleanly and are listened for, and since when.
-    idle: HashMap<Vec<u8>, Vec<(Instant, Ear)>>,
+    /// For each lock, owners that have ended cleanly and are listened for, until a task closes the channel.
+    idle: HashMap<Vec<u8>, Vec<(oneshot::Sender<()>, Ear)>>,
     /// How many replicas a server had when it was first asked; in a cluster also each lock's server.
     replicas: HashMap<String, usize>,
     nodes: HashMap<Vec<u8>, String>,
@@ -80,15 +79,23 @@ impl Core {
         Ear::new(&self.ears, name, owner.unwrap_or_else(new_owner))
     }
 
-    /// The next wait may use it.
-    pub fn keep(&self, name: Vec<u8>, ear: Ear) {
+    /// The next wait may use it, for a minute.
+    pub fn keep(self: &Arc<Self>, name: Vec<u8>, ear: Ear) {
+        let (kept, used) = oneshot::channel();
         let idle = &mut locked(&self.state).idle;
-        idle.retain(|_, ears| {
-            ears.retain(|(since, _)| since.elapsed() < IDLE);
-            !ears.is_empty()
+        idle.entry(name.clone()).or_default().push((kept, ear));
+        let core = Arc::downgrade(self);
+        tokio::spawn(async move {
+            drop(timeout(IDLE, used).await); // When it is used, the other end is dropped.
+            if let Some(core) = core.upgrade()
+                && let Entry::Occupied(mut its) = locked(&core.state).idle.entry(name)
+            {
+                its.get_mut().retain(|(kept, _)| !kept.is_closed());
+                if its.get().is_empty() {
+                    its.remove();
+                }
+            }
         });
-        let its = idle.entry(name).or_default();
-        its.push((Instant::now(), ear));
     }
 
     pub async fn info(self: Arc<Self>, name: Vec<u8>) -> Result<Info> {

@@ -175,6 +175,35 @@ fn a_locks_of_tokio_goes_on_in_another_runtime_when_the_first_has_ended() {
     }
 }
 
+#[tokio::test]
+async fn an_idle_subscription_ends_after_a_minute_in_which_nothing_happens() {
+    let server = Server::new();
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut watching = client.get_connection().unwrap();
+    let mut channels = || -> Vec<String> {
+        let mut listed = redis::cmd("PUBSUB");
+        listed.arg("CHANNELS").query(&mut watching).unwrap()
+    };
+    let locks = server.locks();
+    let held = locks.acquire("orders", None).await.unwrap();
+    let waiting = tokio::spawn(locks.acquire("orders", None));
+    while locks.info("orders").await.unwrap().waiting == 0 {}
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert_eq!(channels().len(), 1);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    let ended = async {
+        while !channels().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), ended)
+        .await
+        .unwrap();
+}
+
 /// The program of the README is examples/hello.rs, and prints what the README says.
 #[test]
 fn the_program_of_the_readme_runs() {
