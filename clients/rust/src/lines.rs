@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::{Pipeline, PushInfo, PushKind, RedisResult, Value};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::error::silence;
@@ -47,7 +47,8 @@ impl Link {
     }
 }
 
-type Bells = HashMap<Vec<u8>, Vec<Arc<Notify>>>;
+/// By channel.
+type Bells = HashMap<Vec<u8>, watch::Sender<()>>;
 
 /// One connection, which is opened when it is needed, and again when it has ended.
 pub struct Line {
@@ -55,7 +56,7 @@ pub struct Line {
     longest: Duration,
     link: tokio::sync::Mutex<Option<Arc<Link>>>,
     is_closed: AtomicBool,
-    /// By channel, if this is the line that listens.
+    /// Of the line that listens.
     bells: Arc<Mutex<Bells>>,
 }
 
@@ -90,15 +91,13 @@ impl Line {
         let all = self.bells.clone();
         let pushed = move |info: PushInfo| {
             let all = locked(&all);
-            let bells = match info.data.first() {
+            let bell = match info.data.first() {
                 Some(Value::BulkString(channel)) => all.get(channel),
                 _ => None,
             };
-            match (info.kind, bells) {
-                (PushKind::Message | PushKind::SMessage, Some(bells)) => {
-                    for bell in bells {
-                        bell.notify_one();
-                    }
+            match (info.kind, bell) {
+                (PushKind::Message | PushKind::SMessage, Some(bell)) => {
+                    bell.send_replace(());
                 }
                 // Nobody here has asked for it: the slot has moved.
                 (PushKind::Unsubscribe | PushKind::SUnsubscribe, Some(_)) => {
@@ -158,9 +157,10 @@ pub struct Ear {
     pub owner: Vec<u8>,
     channel: Vec<u8>,
     line: Arc<Line>,
-    bell: Arc<Notify>,
     /// The last token that the owner has released.
     pub released: i64,
+    /// Told of each message.
+    bell: Option<watch::Receiver<()>>,
     /// Whether the connection that listens to it has ended.
     is_over: Option<watch::Receiver<bool>>,
 }
@@ -171,8 +171,8 @@ impl Ear {
             channel: channel(name, &owner),
             owner,
             line: line.clone(),
-            bell: Arc::default(),
             released: 0,
+            bell: None,
             is_over: None,
         }
     }
@@ -183,12 +183,10 @@ impl Ear {
     }
 
     pub async fn listen(&mut self) -> RedisResult<()> {
-        {
+        self.bell.get_or_insert_with(|| {
             let mut all = locked(&self.line.bells);
-            let its = all.entry(self.channel.clone()).or_default();
-            its.retain(|bell| !Arc::ptr_eq(bell, &self.bell));
-            its.push(self.bell.clone());
-        }
+            all.entry(self.channel.clone()).or_default().subscribe()
+        });
         let link = self.line.subscribe("SUBSCRIBE", &self.channel).await?;
         self.is_over = Some(link.is_over.subscribe());
         Ok(())
@@ -196,11 +194,11 @@ impl Ear {
 
     /// Whether a message comes, in time, by the connection that listens.
     pub async fn hears(&mut self, longest: Duration) -> bool {
-        let Some(is_over) = &mut self.is_over else {
+        let (Some(bell), Some(is_over)) = (&mut self.bell, &mut self.is_over) else {
             return false;
         };
         tokio::select! {
-            () = self.bell.notified() => true,
+            Ok(()) = bell.changed() => true,
             _ = is_over.wait_for(|is_over| *is_over) => false,
             () = sleep(longest) => false,
         }
@@ -211,9 +209,8 @@ impl Drop for Ear {
     fn drop(&mut self) {
         let mut all = locked(&self.line.bells);
         let (line, channel) = (self.line.clone(), std::mem::take(&mut self.channel));
-        let its = all.entry(channel.clone()).or_default();
-        its.retain(|bell| !Arc::ptr_eq(bell, &self.bell));
-        if !its.is_empty() {
+        drop(self.bell.take());
+        if all.get(&channel).map_or(0, watch::Sender::receiver_count) > 0 {
             return; // Callers with one given owner have one channel.
         }
         all.remove(&channel);
