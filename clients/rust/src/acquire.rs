@@ -4,17 +4,15 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use redis::{RedisResult, Value};
-use tokio::sync::mpsc::{self, UnboundedReceiver};
-use tokio::sync::{OwnedMutexGuard, oneshot, watch};
+use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::{sleep, timeout};
 
 use crate::caller::{Caller, FIRST_PAUSE, Reply, Tries};
 use crate::core::Core;
 use crate::error::{UNCONFIRMED, is_not_held, text_of};
-use crate::hold::{Hold, Order};
+use crate::hold::Hold;
 use crate::lines::locked;
 use crate::options::{call, jitter};
-use crate::scripts::Request;
 use crate::{Error, Held, Kind, Options, Result};
 
 /// The longest that a caller waits for its owner to leave the queue; it goes on in the background.
@@ -72,11 +70,7 @@ impl Caller {
             () = asker.closed() => Err(Error::closed()),
         };
         match granted {
-            Ok(()) => {
-                let (hold, orders) = self.held();
-                drop(asker.send(Ok(Held::new(hold.clone())))); // Without an asker it is released.
-                self.hold(&hold, orders, closing).await;
-            }
+            Ok(()) => self.hold(asker, closing).await,
             Err(error) => {
                 let leaving = tokio::spawn(async move {
                     self.leave().await;
@@ -88,45 +82,15 @@ impl Caller {
         }
     }
 
-    fn held(&mut self) -> (Arc<Hold>, UnboundedReceiver<Order>) {
-        let (orders, received) = mpsc::unbounded_channel();
-        self.event.token = Some(self.token);
-        let hold = Arc::new(Hold {
-            is_in_thread: matches!(self.core.thread.get(), Some(Ok(thread)) if thread.is_here()),
-            core: self.core.clone(),
-            event: self.event.clone(),
-            acquired: Instant::now(),
-            lost: watch::Sender::default(),
-            holds: 1.into(),
-            orders,
-        });
-        self.event.waited = Some(self.start.elapsed());
-        call(self.core.options.on_acquired.as_ref(), &self.event);
-        (hold, received)
-    }
-
     /// Until the lock is held.
     async fn granted(&mut self, mut turn: Option<OwnedMutexGuard<()>>) -> Result<()> {
         let longest = self.core.options.retry_timeout;
-        let mut tries = Tries::new(longest);
+        let mut tries = Tries::default();
         while !self.at_most(Duration::MAX).is_zero() {
-            let sent = Instant::now();
-            let outcome = self.send_in_time(&self.ask()).await;
-            drop(turn.take());
-            let outcome = match outcome {
-                Ok(reply) => {
-                    tries = Tries::new(longest);
-                    self.answered(sent, reply).await
-                }
-                Err(failure) => Err(failure),
-            };
-            match outcome {
-                Ok(true) => {
-                    self.granted_from(sent);
-                    return Ok(());
-                }
+            match self.asked(turn.take(), &mut tries).await {
+                Ok(true) => return Ok(()),
                 Ok(false) => {}
-                Err(failure) => match tries.failed(failure) {
+                Err(failure) => match tries.failed(failure, longest) {
                     Ok(pause) => sleep(self.at_most(pause)).await,
                     Err(failure) => return Err(self.refused(failure)),
                 },
@@ -143,16 +107,20 @@ impl Caller {
         Err(self.error(kind, text, first))
     }
 
-    async fn send_in_time(&self, request: &Request) -> RedisResult<Reply> {
+    /// Asks. Whether the lock is held then; if not, it returns when it is time to ask again.
+    async fn asked(
+        &mut self,
+        turn: Option<OwnedMutexGuard<()>>,
+        tries: &mut Tries,
+    ) -> RedisResult<bool> {
         let longest = self.at_most(self.core.options.command_timeout);
+        let sent = Instant::now();
         // To release. The nodes by which a cluster's client finds the others may be down later.
         self.core.plain.link(longest).await?;
-        self.send(request, longest).await
-    }
-
-    /// Whether the answer to an ask is that the lock is held; if not, it returns when it is time to ask again.
-    async fn answered(&mut self, sent: Instant, reply: Reply) -> RedisResult<bool> {
-        let Reply(value, is_confirmed) = reply;
+        let reply = self.send(&self.line, &self.ask(), longest).await;
+        drop(turn);
+        let Reply(value, is_confirmed) = reply?;
+        *tries = Tries::default();
         match value {
             Value::Int(token) => {
                 let (late, lease) = (sent.elapsed(), self.options.lease);
@@ -161,7 +129,11 @@ impl Caller {
                     return self.give_back().await.map(|()| false);
                 }
                 // Asking again (ONCE) renews it, or finds that it is lost. Once, since it may be as slow again.
-                Ok(late < lease && (!is_new || late < lease / 3))
+                let is_held = late < lease && (!is_new || late < lease / 3);
+                if is_held {
+                    self.granted_from(sent);
+                }
+                Ok(is_held)
             }
             Value::Array(place) => {
                 let retry_after = match place.get(1) {
@@ -182,7 +154,8 @@ impl Caller {
 
     /// Too few replicas have the grant, or a new master does not know that it was released.
     async fn give_back(&mut self) -> RedisResult<()> {
-        match self.send_in_time(&self.release()).await {
+        let longest = self.at_most(self.core.options.command_timeout);
+        match self.send(&self.core.plain, &self.release(), longest).await {
             Err(failure) if !is_not_held(&failure) => return Err(failure),
             _ => {}
         }
@@ -215,8 +188,8 @@ impl Caller {
         let (is_clean, options) = (self.unanswered() == 0, &self.options);
         let send = async |command| {
             let longest = options.lease.max(options.patience);
-            let request = self.request(command, "", &self.line);
-            self.persist(&request, longest).await
+            let command = self.command(command);
+            self.persist(&self.line, &command, longest).await
         };
         let mut is_left = true;
         if self.is_told || self.token != 0 || !is_clean {

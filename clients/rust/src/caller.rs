@@ -5,49 +5,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, RedisResult, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::time::sleep;
 
 use crate::core::Core;
 use crate::error::{hint, is_denied, lacks_module, silence, text_of};
 use crate::lines::{Ear, Line, locked};
 use crate::options::{ms, tell};
-use crate::scripts::{Form, Request, warning};
+use crate::scripts::{Form, formed, is_setting, warning};
 use crate::{Error, Event, Kind, Options};
 
 pub const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long, and how often, a passing failure is tried again.
+/// Passing failures in a row.
+#[derive(Default)]
 pub struct Tries {
-    longest: Duration,
     pause: Duration,
     /// Since when all tries have failed, and the first failure.
     pub since: Option<(Instant, RedisError)>,
 }
 
 impl Tries {
-    pub fn new(longest: Duration) -> Self {
-        Self {
-            longest,
-            pause: FIRST_PAUSE,
-            since: None,
-        }
-    }
-
     /// The pause before the next try; or the failure, if it does not pass, or the first one: it has failed for too long.
-    pub fn failed(&mut self, failure: RedisError) -> RedisResult<Duration> {
+    pub fn failed(&mut self, failure: RedisError, longest: Duration) -> RedisResult<Duration> {
         if Kind::of(&failure) != Kind::Unavailable {
             return Err(failure);
         }
         let (since, first) = self.since.get_or_insert((Instant::now(), failure));
-        let left = self.longest.saturating_sub(since.elapsed());
+        let left = longest.saturating_sub(since.elapsed());
         if left.is_zero() {
             return Err(first.clone());
         }
-        let pause = self.pause.min(left);
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        Ok(pause)
+        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        Ok(self.pause.min(left))
     }
 }
 
@@ -115,45 +106,40 @@ impl Caller {
 
     // ------------------------------------------------------------------- commands
 
-    pub fn request(&self, native: &'static str, words: &str, line: &Arc<Line>) -> Request {
-        let words = words.split_whitespace().map(str::as_bytes);
-        let words = std::iter::once(&self.ear.owner[..]).chain(words);
-        Request {
-            native,
-            words: words.map(<[u8]>::to_vec).collect(),
-            line: line.clone(),
-        }
+    pub fn command(&self, native: &str) -> Cmd {
+        let mut command = redis::cmd(native);
+        command.arg(&self.name).arg(&self.ear.owner);
+        command
     }
 
-    pub fn ask(&self) -> Request {
+    pub fn ask(&self) -> Cmd {
         let options = &self.options;
-        let (lease, patience) = (ms(options.lease), ms(options.patience));
-        let shared = match options.limit {
-            Some(limit) => format!("SHARED {limit}"),
-            None => (if options.shared { "SHARED" } else { "" }).to_owned(),
+        let is_shared = options.shared || options.limit.is_some();
+        let mut ask = self.command("FAIRLOCK.ACQUIRE");
+        ask.arg(is_shared.then_some("SHARED")).arg(options.limit);
+        ask.arg("LEASE").arg(ms(options.lease)).arg("ONCE");
+        ask.arg(options.session.then_some("SESSION"));
+        match options.wait {
+            Some(Duration::ZERO) => ask.arg("NOWAIT"),
+            _ => ask.arg("ENQUEUE").arg("PATIENCE").arg(ms(options.patience)),
         };
-        let wait = match options.wait {
-            Some(Duration::ZERO) => "NOWAIT".to_owned(),
-            _ => format!("ENQUEUE PATIENCE {patience}"),
-        };
-        let session = if options.session { "SESSION" } else { "" };
-        let words = format!("{shared} LEASE {lease} {wait} {session} ONCE");
-        self.request("FAIRLOCK.ACQUIRE", &words, &self.line)
+        ask
     }
 
-    /// Of a grant that was answered: it need not follow anything.
-    pub fn release(&self) -> Request {
-        let words = format!("TOKEN {}", self.token);
-        self.request("FAIRLOCK.RELEASE", &words, &self.core.plain)
+    /// Of a grant that was answered: it need not follow anything, and goes by the plain line.
+    pub fn release(&self) -> Cmd {
+        let mut release = self.command("FAIRLOCK.RELEASE");
+        release.arg("TOKEN").arg(self.token);
+        release
     }
 
     // --------------------------------------------------------------------- sending
 
     /// Sends a command once; by a script where the server does not have the module.
-    pub async fn send(&self, request: &Request, longest: Duration) -> RedisResult<Reply> {
+    pub async fn send(&self, line: &Line, command: &Cmd, longest: Duration) -> RedisResult<Reply> {
         let (core, most) = (&self.core, self.options.sync_timeout);
         let need = match self.options.min_replicas {
-            _ if most.is_zero() || !request.is_setting() => 0,
+            _ if most.is_zero() || !is_setting(command) => 0,
             Some(given) => given,
             None => core.replicas(&self.line, &self.name).await?,
         };
@@ -164,14 +150,14 @@ impl Caller {
         }
         loop {
             let mut pipeline = redis::pipe();
-            pipeline.add_command(request.command(&self.name, form));
+            pipeline.add_command(formed(command, form));
             if need > 0 {
                 pipeline.cmd("WAIT").arg(need).arg(ms(most));
             }
-            let link = request.line.link(longest).await?;
+            let present = line.link(longest).await?;
             // Until it is answered, also if this future is dropped.
             self.unanswered.fetch_add(1, Ordering::Relaxed);
-            let sent = link.send(pipeline, longest.saturating_add(most)).await;
+            let sent = present.send(pipeline, longest.saturating_add(most)).await;
             let mut values = sent?.into_iter();
             let value = values.next().unwrap_or_else(|| Err(silence()));
             let confirmed = values.next().filter(|_| value.is_ok());
@@ -213,15 +199,20 @@ impl Caller {
     }
 
     /// Sends a command until it is answered or refused, for so long (zero: once).
-    pub async fn persist(&self, request: &Request, longest: Duration) -> RedisResult<Reply> {
-        let mut tries = Tries::new(longest);
+    pub async fn persist(
+        &self,
+        line: &Line,
+        command: &Cmd,
+        longest: Duration,
+    ) -> RedisResult<Reply> {
+        let mut tries = Tries::default();
         let mut each = self.core.options.command_timeout;
         if !longest.is_zero() {
             each = each.min(longest);
         }
         loop {
-            match self.send(request, each).await {
-                Err(failure) => sleep(tries.failed(failure)?).await,
+            match self.send(line, command, each).await {
+                Err(failure) => sleep(tries.failed(failure, longest)?).await,
                 done => return done,
             }
         }

@@ -106,10 +106,10 @@ impl Core {
             ..Options::default()
         };
         let caller = Caller::new(self.clone(), name, options);
-        let mut request = caller.request("FAIRLOCK.INFO", "", &self.plain);
-        request.words.clear();
+        let mut command = redis::cmd("FAIRLOCK.INFO");
+        command.arg(&caller.name);
         let longest = self.options.command_timeout;
-        let asked = caller.persist(&request, longest).await;
+        let asked = caller.persist(&self.plain, &command, longest).await;
         let reply = asked.map_err(|failure| caller.refused(failure))?;
         Ok(Info::of(&reply.0))
     }

@@ -1,14 +1,13 @@
 //! A lock that is held: the task that has acquired it renews it until it is lost, or told to release it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::RedisResult;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::caller::{Caller, FIRST_PAUSE, Reply};
 use crate::core::Core;
@@ -24,19 +23,14 @@ pub struct Hold {
     pub lost: watch::Sender<Option<Error>>,
     /// How many times it is held.
     pub holds: AtomicUsize,
-    pub orders: UnboundedSender<Order>,
+    /// To have it released, or renewed with a lease, or its own; and where it is said what came of that.
+    pub release: UnboundedSender<oneshot::Sender<Result<()>>>,
+    renewal: UnboundedSender<Asked>,
     /// Its task is the package's own thread's.
     pub is_in_thread: bool,
 }
 
-/// A renewal with a lease, or its own, and where it is said what came of it.
 type Asked = (Option<Duration>, oneshot::Sender<Result<Duration>>);
-
-/// What the task is told to do.
-pub enum Order {
-    Renew(Asked),
-    Release(oneshot::Sender<Result<()>>),
-}
 
 impl Hold {
     /// The error: it is known to be lost.
@@ -61,7 +55,7 @@ impl Hold {
         options.lease = lease.unwrap_or(options.lease);
         options.check(b"any")?;
         let (reply, renewed) = oneshot::channel();
-        drop(self.orders.send(Order::Renew((lease, reply))));
+        drop(self.renewal.send((lease, reply)));
         renewed.await.unwrap_or_else(|_| Err(self.gone()))
     }
 
@@ -83,103 +77,109 @@ impl Hold {
 }
 
 impl Caller {
-    /// Until it is released or lost.
+    /// From the grant until it is released or lost.
     pub async fn hold(
         mut self,
-        hold: &Hold,
-        mut orders: UnboundedReceiver<Order>,
+        asker: oneshot::Sender<Result<Held>>,
         mut closing: watch::Receiver<bool>,
     ) {
-        let (line, mut asked) = (self.line.clone(), VecDeque::new());
+        let (release, mut to_release) = mpsc::unbounded_channel();
+        let (renewal, mut to_renew) = mpsc::unbounded_channel();
+        self.event.token = Some(self.token);
+        let hold = Arc::new(Hold {
+            is_in_thread: matches!(self.core.thread.get(), Some(Ok(thread)) if thread.is_here()),
+            core: self.core.clone(),
+            event: self.event.clone(),
+            acquired: Instant::now(),
+            lost: watch::Sender::default(),
+            holds: 1.into(),
+            release,
+            renewal,
+        });
+        self.event.waited = Some(self.start.elapsed());
+        call(self.core.options.on_acquired.as_ref(), &self.event);
+        drop(asker.send(Ok(Held::new(hold.clone())))); // Without an asker it is released.
+        let (line, mut renewing) = (self.line.clone(), None);
         let ended = tokio::select! {
             biased;
-            ended = Box::pin(self.keep(&mut orders, &mut asked)) => ended,
+            Some(reply) = to_release.recv() => Ok(reply),
+            cause = Box::pin(self.keep(&mut to_renew, &mut renewing)) => Err(cause),
             _ = closing.wait_for(|is_so| *is_so) => Err(Cause::Closed),
             () = line.ended(), if self.options.session => Err(Cause::Connection),
         };
         match ended {
             Ok(reply) => {
-                let released = self.release_held(hold).await;
+                let released = self.release_held(&hold).await;
                 self.ear.released = self.token;
                 self.keep_ear(released.is_ok());
                 drop(reply.send(released));
             }
             Err(cause) => {
                 hold.lost.send_replace(Some(hold.lost_by(cause)));
-                drop((orders, asked)); // Who waits for a renewal learns of the loss.
+                drop((to_release, to_renew, renewing)); // Who waits for a renewal learns of the loss.
                 hold.tell(self.core.options.on_lost.as_ref(), Some(cause));
                 if cause == Cause::Lease {
                     // Perhaps by this side's clock alone.
-                    drop(self.persist(&self.release(), Duration::ZERO).await);
+                    let (line, release) = (&self.core.plain, self.release());
+                    drop(self.persist(line, &release, Duration::ZERO).await);
                 }
             }
         }
     }
 
-    /// Until it is to be released, and who waits for that; or until it is lost.
+    /// Renews when it is asked for, until that succeeds or fails, and when it is due, once; until the lock is lost.
     async fn keep(
         &mut self,
-        orders: &mut UnboundedReceiver<Order>,
-        asked: &mut VecDeque<Asked>,
-    ) -> std::result::Result<oneshot::Sender<Result<()>>, Cause> {
+        renewals: &mut UnboundedReceiver<Asked>,
+        renewing: &mut Option<Asked>,
+    ) -> Cause {
         loop {
-            // An order ends a renewal that is under way.
-            let order = tokio::select! {
-                biased;
-                Some(order) = orders.recv() => order,
-                cause = self.renew_in_time(asked) => return Err(cause),
-            };
-            match order {
-                Order::Release(reply) => return Ok(reply),
-                Order::Renew(asks) => asked.push_back(asks),
-            }
-        }
-    }
-
-    /// Renews when it is asked for or due, until the lock is lost.
-    async fn renew_in_time(&mut self, asked: &mut VecDeque<Asked>) -> Cause {
-        loop {
-            while let Some((lease, _)) = asked.front() {
-                let lease = lease.unwrap_or(self.options.lease);
-                let longest = self.at_most(self.core.options.retry_timeout);
-                let renewed = match self.renew(lease, longest).await {
-                    Ok(true) => Ok(lease),
-                    Ok(false) => Err(self.error(Kind::NotReplicated, UNCONFIRMED, None)),
-                    Err(failure) if is_not_held(&failure) => return Cause::NotHeld,
-                    Err(failure) => Err(self.refused(failure)),
-                };
-                if let Some((_, reply)) = asked.pop_front() {
-                    drop(reply.send(renewed));
-                }
-            }
             let end = self.end.unwrap_or_else(Instant::now);
             let due = self.due.map_or(end, |due| due.min(end));
-            sleep_until(due.into()).await;
+            *renewing = timeout_at(due.into(), renewals.recv())
+                .await
+                .unwrap_or_default();
             if Instant::now() >= end {
                 return Cause::Lease;
             }
+            let (mut lease, mut longest) = (self.options.lease, Duration::ZERO);
+            if let Some((given, _)) = renewing {
+                lease = given.unwrap_or(lease);
+                longest = self.core.options.retry_timeout;
+            }
             // The lease may end while the answer does not come.
-            let renewed = self.renew(self.options.lease, Duration::ZERO);
-            match timeout_at(end.into(), renewed).await {
-                Ok(Ok(true)) => continue,
-                Ok(Err(failure)) if is_not_held(&failure) => return Cause::NotHeld,
-                Ok(Err(failure)) if Kind::of(&failure) != Kind::Unavailable => {
-                    tell(format_args!("cannot be renewed: {}", self.refused(failure)));
+            let renewed = timeout_at(end.into(), self.renew(lease, longest));
+            let Ok(renewed) = renewed.await else {
+                return Cause::Lease;
+            };
+            let renewed = match renewed {
+                Ok(true) => Ok(lease),
+                Ok(false) => Err(self.error(Kind::NotReplicated, UNCONFIRMED, None)),
+                Err(failure) if is_not_held(&failure) => return Cause::NotHeld,
+                Err(failure) => Err(self.refused(failure)),
+            };
+            if renewed.is_err() {
+                let pause = (self.options.lease / 10).max(FIRST_PAUSE);
+                self.due = self.due.map(|_| Instant::now() + pause);
+            }
+            let passes = |kind| matches!(kind, Kind::Unavailable | Kind::NotReplicated);
+            match (renewing.take(), renewed) {
+                (Some((_, reply)), renewed) => drop(reply.send(renewed)),
+                (None, Err(error)) if !passes(error.kind) => {
+                    tell(format_args!("cannot be renewed: {error}"));
                 }
                 _ => {}
             }
-            let pause = (self.options.lease / 10).max(FIRST_PAUSE);
-            self.due = Some(Instant::now() + pause);
         }
     }
 
     /// Sends RENEW, for so long (zero: once). Whether replicas have confirmed it.
     async fn renew(&mut self, lease: Duration, longest: Duration) -> RedisResult<bool> {
         let sent = Instant::now();
-        let words = format!("LEASE {}", ms(lease));
-        let request = self.request("FAIRLOCK.RENEW", &words, &self.line);
+        let mut renew = self.command("FAIRLOCK.RENEW");
+        renew.arg("LEASE").arg(ms(lease));
         // Of several tries it may be the first that has set the lease.
-        let Reply(_, is_confirmed) = self.persist(&request, longest).await?;
+        let Reply(_, is_confirmed) = self.persist(&self.line, &renew, longest).await?;
         if is_confirmed {
             self.options.lease = lease;
             self.granted_from(sent);
@@ -197,7 +197,8 @@ impl Caller {
     async fn release_held(&self, hold: &Hold) -> Result<()> {
         let unanswered = self.unanswered();
         let longest = self.at_most(self.core.options.release_timeout);
-        match self.persist(&self.release(), longest).await {
+        let (line, release) = (&self.core.plain, self.release());
+        match self.persist(line, &release, longest).await {
             Ok(_) => {}
             // If only the reply was lost, an earlier try has released it.
             Err(failure) if is_not_held(&failure) && self.unanswered() > unanswered => {}

@@ -12,18 +12,16 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use crate::core::Core;
-use crate::hold::{Hold, Order};
+use crate::hold::Hold;
 use crate::lines::locked;
 use crate::server::Server;
 use crate::{Error, Info, Kind, Options, Result};
-
-pub type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// What is to be done: it is awaited in a task of tokio, or waited for in a thread.
 #[must_use = "nothing is done until it is awaited, or waited for by wait()"]
 pub struct Call<T> {
     core: Arc<Core>,
-    work: Work<Result<T>>,
+    work: Pin<Box<dyn Future<Output = Result<T>> + Send>>,
 }
 
 impl<T: Send + 'static> Call<T> {
@@ -229,7 +227,7 @@ impl Held {
         let was_released = self.was_released.swap(true, Ordering::Relaxed);
         let is_last = !was_released && hold.holds.fetch_sub(1, Ordering::Relaxed) == 1;
         if is_last {
-            drop(hold.orders.send(Order::Release(reply)));
+            drop(hold.release.send(reply));
         }
         Call::new(&self.hold.core, async move {
             if !is_last {

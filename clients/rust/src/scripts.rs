@@ -1,11 +1,9 @@
 //! How a command is sent: as the module's, or as a script, for servers that do not have it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use redis::{Cmd, Script};
-
-use crate::lines::Line;
+use redis::{Arg, Cmd, Script};
 
 /// As the module's command, as a script that the server knows, or with the script's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +13,7 @@ pub enum Form {
     Text,
 }
 
-static SCRIPTS: LazyLock<HashMap<&str, (&str, Script)>> = LazyLock::new(|| {
+static SCRIPTS: LazyLock<HashMap<&[u8], (&str, Script)>> = LazyLock::new(|| {
     let scripts = [
         ("FAIRLOCK.ACQUIRE", include_str!("../lua/acquire.lua")),
         ("FAIRLOCK.RELEASE", include_str!("../lua/release.lua")),
@@ -23,40 +21,40 @@ static SCRIPTS: LazyLock<HashMap<&str, (&str, Script)>> = LazyLock::new(|| {
         ("FAIRLOCK.CANCEL", include_str!("../lua/cancel.lua")),
         ("FAIRLOCK.INFO", include_str!("../lua/info.lua")),
     ];
-    let scripts = scripts.map(|(name, text)| (name, (text, Script::new(text))));
+    let scripts = scripts.map(|(name, text)| (name.as_bytes(), (text, Script::new(text))));
     scripts.into()
 });
 
-/// A command, its arguments after the lock's name, and the connection that it goes by.
-pub struct Request {
-    pub native: &'static str,
-    pub words: Vec<Vec<u8>>,
-    pub line: Arc<Line>,
+fn words(command: &Cmd) -> impl Iterator<Item = &[u8]> {
+    command.args_iter().filter_map(|word| match word {
+        Arg::Simple(word) => Some(word),
+        _ => None,
+    })
 }
 
-impl Request {
-    /// Whether it sets a lease, which replicas may have to confirm.
-    pub fn is_setting(&self) -> bool {
-        ["FAIRLOCK.ACQUIRE", "FAIRLOCK.RENEW"].contains(&self.native)
-    }
+/// Whether it sets a lease, which replicas may have to confirm.
+pub fn is_setting(command: &Cmd) -> bool {
+    let sets = |native: &[u8]| matches!(native, b"FAIRLOCK.ACQUIRE" | b"FAIRLOCK.RENEW");
+    words(command).next().is_some_and(sets)
+}
 
-    pub fn command(&self, name: &[u8], form: Form) -> Cmd {
-        let Self { native, words, .. } = self;
-        let mut command = Cmd::new();
-        match (form, SCRIPTS.get(native)) {
-            (Form::Hash, Some((_, script))) => command.arg("EVALSHA").arg(script.get_hash()),
-            (Form::Text, Some((text, _))) => command.arg("EVAL").arg(*text),
-            _ => command.arg(native).arg(name),
-        };
-        if form != Form::Native {
-            command.arg(4).arg(name);
-            command.arg(key("redisson_lock_queue", name));
-            command.arg(key("redisson_lock_timeout", name));
-            command.arg(key("fairlock_token", name));
-        }
-        command.arg(words);
-        command
-    }
+/// One of the module's commands as it is to be sent.
+pub fn formed(command: &Cmd, form: Form) -> Cmd {
+    let mut words = words(command);
+    let script = words.next().and_then(|native| SCRIPTS.get(native));
+    let name = words.next().unwrap_or_default();
+    let mut formed = Cmd::new();
+    match (form, script) {
+        (Form::Hash, Some((_, script))) => formed.arg("EVALSHA").arg(script.get_hash()),
+        (Form::Text, Some((text, _))) => formed.arg("EVAL").arg(*text),
+        _ => return command.clone(),
+    };
+    formed.arg(4).arg(name);
+    formed.arg(key("redisson_lock_queue", name));
+    formed.arg(key("redisson_lock_timeout", name));
+    formed.arg(key("fairlock_token", name));
+    formed.arg(words.collect::<Vec<_>>());
+    formed
 }
 
 /// A key or channel of a lock: its name, in braces if it has none.

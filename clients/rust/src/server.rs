@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
-use redis::{Client, Pipeline, ProtocolVersion, PushInfo, RedisResult, Value};
-
-use crate::locks::Work;
+use redis::{Client, Pipeline, ProtocolVersion, PushInfo, RedisFuture, RedisResult, Value};
 
 /// Where the locks are: made of a client of the redis crate, which opens all connections.
 pub struct Server {
@@ -16,10 +14,10 @@ pub struct Server {
     pub(crate) is_cluster: bool,
 }
 
-type Opening = Work<RedisResult<(Sending, String)>>;
+type Opening = RedisFuture<'static, (Sending, String)>;
 pub type Pushed = Box<dyn Fn(PushInfo) -> Result<(), ()> + Send + Sync>;
 /// In a cluster a pipeline goes to the master of its first command's key.
-pub type Sending = Box<dyn Fn(Pipeline) -> Work<RedisResult<Vec<Value>>> + Send + Sync>;
+pub type Sending = Box<dyn Fn(Pipeline) -> RedisFuture<'static, Vec<Value>> + Send + Sync>;
 
 fn sending<C: ConnectionLike + Clone + Send + Sync + 'static>(connection: C) -> Sending {
     Box::new(move |pipeline| {
