@@ -41,7 +41,10 @@ impl<'c> Move<'c> {
     /// Moves keys. Those that are not there do not matter.
     #[track_caller]
     pub fn keys(&self, keys: &[String]) {
-        migrate(self.from, self.to, keys);
+        // The key before the word KEYS is empty.
+        let target = format!("MIGRATE 127.0.0.1 {}  0 30000", self.to.port);
+        let reply = self.from.run(&format!("{target} KEYS {}", keys.join(" ")));
+        assert!(reply == "OK" || reply == "NOKEY", "{reply}");
     }
 
     /// The slot is the new master's.
@@ -61,15 +64,4 @@ impl<'c> Move<'c> {
             node.run(&format!("CLUSTER SETSLOT {} STABLE", self.slot));
         }
     }
-}
-
-#[track_caller]
-fn migrate(from: &Node, to: &Node, keys: &[String]) {
-    let keys = keys.join(" ");
-    // The key before the word KEYS is empty.
-    let reply = from.run(&format!(
-        "MIGRATE 127.0.0.1 {}  0 30000 KEYS {keys}",
-        to.port
-    ));
-    assert!(reply == "OK" || reply == "NOKEY", "{reply}");
 }

@@ -2,27 +2,9 @@
 
 use fairlock_testing::cluster::Cluster;
 use fairlock_testing::commands::{calls_of_a_lock, on};
-use fairlock_testing::wait_until;
-use redis::cluster::{ClusterClient, ClusterConnection};
 
 fn three_masters() -> Cluster {
     Cluster::start(3, 0, &[])
-}
-
-fn client(cluster: &Cluster) -> ClusterConnection {
-    let nodes = cluster.masters.iter();
-    let nodes = nodes.map(|node| format!("redis://{}/", node.address()));
-    let client = ClusterClient::new(nodes).expect("valid addresses");
-    client.get_connection().expect("a connection")
-}
-
-fn run<T: redis::FromRedisValue>(connection: &mut ClusterConnection, words: &str) -> T {
-    let mut words = words.split(' ');
-    let mut command = redis::cmd(words.next().expect("a command"));
-    words.for_each(|word| {
-        command.arg(word);
-    });
-    command.query(connection).expect("a reply")
 }
 
 #[test]
@@ -80,50 +62,21 @@ fn a_replica_shows_the_lock_to_those_who_ask_it_to_and_sends_others_to_its_maste
 }
 
 #[test]
-fn a_cluster_client_uses_locks_of_all_nodes() {
+fn all_keys_of_a_lock_are_in_the_slot_of_its_name() {
     // No token is ahead of the clock, and kept.
     let cluster = Cluster::start(3, 0, &["--fairlock.clock-skew", "0"]);
-    let mut connection = client(&cluster);
     let plain: Vec<String> = (0..3).map(|node| cluster.lock_of(node)).collect();
     let tagged = ["{a}", "a{b}c", "{user}:1", "x{y}{z}", "a{b}}"].map(str::to_owned);
     for lock in plain.iter().chain(&tagged) {
-        let token: i64 = run(&mut connection, &format!("FAIRLOCK.ACQUIRE {lock} a"));
-        let place: (i64, i64) = run(
-            &mut connection,
-            &format!("FAIRLOCK.ACQUIRE {lock} b ENQUEUE"),
-        );
-        assert_eq!(place.0, 1);
-        // Lock, queue and deadlines, all in the slot of the name.
-        let slot = cluster.slot(lock);
-        let node = &cluster.masters[cluster.home(lock)];
-        assert_eq!(
-            node.run(&format!("CLUSTER COUNTKEYSINSLOT {slot}")),
-            "3",
-            "{lock}"
-        );
-        let left: i64 = run(&mut connection, &format!("FAIRLOCK.RELEASE {lock} a"));
-        assert_eq!(left, 0);
-        let next: i64 = run(&mut connection, &format!("FAIRLOCK.ACQUIRE {lock} b"));
-        assert!(next > token);
-        let left: i64 = run(&mut connection, &format!("FAIRLOCK.RELEASE {lock} b"));
-        assert_eq!(left, 0);
-        node.run("FLUSHALL");
-    }
-}
-
-#[test]
-fn a_blocked_cluster_client_is_served() {
-    let cluster = three_masters();
-    for node in 0..3 {
-        let lock = cluster.lock_of(node);
-        let mut holder = client(&cluster);
-        let token: i64 = run(&mut holder, &format!("FAIRLOCK.ACQUIRE {lock} a"));
-        let mut waiter = client(&cluster);
-        let ask = format!("FAIRLOCK.ACQUIRE {lock} b WAIT 30000");
-        let waiting = std::thread::spawn(move || run::<i64>(&mut waiter, &ask));
-        wait_until("b waits", || cluster.masters[node].blocked() == 1);
-        let left: i64 = run(&mut holder, &format!("FAIRLOCK.RELEASE {lock} a"));
-        assert_eq!(left, 0);
-        assert!(waiting.join().expect("a token") > token);
+        let mut client = cluster.masters[cluster.home(lock)].connect();
+        let token = client.int(&format!("FAIRLOCK.ACQUIRE {lock} a"));
+        let ask = format!("FAIRLOCK.ACQUIRE {lock} b ENQUEUE");
+        client.assert_start(&ask, "[1, ");
+        // Lock, queue and deadlines.
+        let count = format!("CLUSTER COUNTKEYSINSLOT {}", cluster.slot(lock));
+        client.assert_reply(&count, "3");
+        client.assert_reply(&format!("FAIRLOCK.RELEASE {lock} a"), "0");
+        assert!(client.int(&ask) > token);
+        client.run("FLUSHALL");
     }
 }
