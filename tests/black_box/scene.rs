@@ -108,14 +108,13 @@ impl Scene {
         client.assert_reply(DEADLINES, "[]");
     }
 
-    /// As [`Scene::the_head_is_served`], by the server itself: it gets no command in between.
+    /// Waits until the server itself has started the turn of `b`: it gets no command in between.
     #[track_caller]
-    pub fn the_head_is_served_soon(self, since: i64) {
+    pub fn the_head_has_its_turn(&self) {
         wait_until("the head's turn has started", || match &self.head {
             Head::Blocked(waiter) => waiter.is_done(),
             Head::Polling(listener) => !listener.is_quiet(),
         });
-        self.the_head_is_served(since);
     }
 }
 

@@ -247,8 +247,8 @@ fn a_lock_is_forgotten_when_the_last_of_ours_has_left() {
         assert_ne!(hand.lock(&owner(n), PATIENCE), ACQUIRED);
     }
     assert_eq!(tracked(&server), "0");
-    let place = hand.client.run("FAIRLOCK.ACQUIRE k ours ENQUEUE");
-    assert!(place.starts_with("[4, "), "{place}");
+    hand.client
+        .assert_start("FAIRLOCK.ACQUIRE k ours ENQUEUE", "[4, ");
     assert_eq!(tracked(&server), "1");
     hand.client.assert_reply("FAIRLOCK.CANCEL k ours", "1");
     assert_eq!(tracked(&server), "0");

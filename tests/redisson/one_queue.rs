@@ -154,8 +154,7 @@ fn hand_over_and_ask(hand: &mut Hand, holder: &str, (head, left): (&str, u64), o
     for call in [give_back, set, ask] {
         assert_eq!(hand.client.run_words(&call), "QUEUED");
     }
-    let replies = hand.client.run("EXEC");
-    assert!(replies.starts_with("[0, 1, ["), "{replies}");
+    hand.client.assert_start("EXEC", "[0, 1, [");
 }
 
 /// Asks for `k` by the scripts of the owner's kind; whether it has it.

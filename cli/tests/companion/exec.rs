@@ -37,7 +37,7 @@ fn the_command_is_told_what_it_holds_and_the_lock_is_bound_to_the_connection() {
     assert_eq!(client.holders("k"), format!("[{owner}, 1]"));
     // It is renewed after a third.
     assert!((50_000..=90_000).contains(&client.int("PTTL k")));
-    assert!(client.run("FAIRLOCK.INFO k").contains("session, 1"));
+    client.assert_has("FAIRLOCK.INFO k", "session, 1");
     // So it learns of changes at once.
     assert_eq!(server.info("clients", "tracking_clients"), "1");
     assert_eq!(program.terminate(), 143);
@@ -54,7 +54,7 @@ fn a_lock_that_cannot_be_had_in_time_is_not_acquired() {
         let ended = program::ended(server.port, format!("exec k --wait {wait} -- echo started"));
         ended.failed(75, &format!("did not get the lock k: {why}"));
         assert_eq!(ended.out, "");
-        assert!(client.run("FAIRLOCK.INFO k").contains("waiting, 0"));
+        client.assert_has("FAIRLOCK.INFO k", "waiting, 0");
     }
     let cancelled = program::waiting(&server, "--owner me");
     assert_eq!(client.run("FAIRLOCK.CANCEL k me"), "1");

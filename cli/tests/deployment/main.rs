@@ -128,8 +128,7 @@ fn the_users_of_the_manifests_let_locks_survive_a_restart() {
     let server = server.kill_and_restart();
     let mut app = server.connect();
     app.run("AUTH app change-me-1");
-    let info = app.run("FAIRLOCK.INFO orders");
-    assert!(info.contains("owner, ann,"), "{info}");
+    app.assert_has("FAIRLOCK.INFO orders", "owner, ann,");
 }
 
 /// What the values for the official chart have of fairlock is what is tried with the manifests.

@@ -175,6 +175,13 @@ impl Client {
         assert!(reply.starts_with(start), "{words}: {reply}");
     }
 
+    /// Sends words that must get a reply with this in it.
+    #[track_caller]
+    pub fn assert_has(&mut self, words: &str, part: &str) {
+        let reply = self.run(words);
+        assert!(reply.contains(part), "{words}: {reply}");
+    }
+
     /// Sends words that must get an error of this code.
     #[track_caller]
     pub fn assert_error(&mut self, words: &str, code: &str) {

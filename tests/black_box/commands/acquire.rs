@@ -1,4 +1,4 @@
-//! `FAIRLOCK.ACQUIRE`: take-over, identity, RESP3.
+//! `FAIRLOCK.ACQUIRE`: take-over, identity.
 
 use fairlock_testing::Server;
 
@@ -31,17 +31,6 @@ fn enqueue_takes_over_the_place_of_a_blocked_request() {
 }
 
 #[test]
-fn a_blocked_request_takes_over_a_polling_place() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    client.assert_reply("FAIRLOCK.QUEUE k", "[[b, blocked, -1, 1]]");
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(waiter.int() > 0);
-}
-
-#[test]
 fn a_star_is_the_connections_own_identity() {
     let server = Server::start();
     let (mut one, mut two) = (server.connect(), server.connect());
@@ -54,14 +43,4 @@ fn a_star_is_the_connections_own_identity() {
     assert_eq!(id, one.id.to_string());
     two.assert_error("FAIRLOCK.RELEASE k *", "NOTHELD");
     one.assert_reply("FAIRLOCK.RELEASE k *", "0");
-}
-
-#[test]
-fn replies_are_the_same_in_resp3() {
-    let server = Server::start();
-    let mut client = server.connect_resp3();
-    assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
-    client.assert_reply("FAIRLOCK.ACQUIRE k b NOWAIT", "(nil)");
-    client.assert_reply("FAIRLOCK.ACQUIRE k b WAIT 5", "(nil)");
-    client.assert_start("FAIRLOCK.ACQUIRE k b ENQUEUE", "[1, ");
 }

@@ -222,23 +222,3 @@ fn an_entry_without_a_deadline_is_given_one() {
     // As if both had just joined: one patience after the other.
     assert!((c - b - 300_000).abs() < 5_000, "{b} {c}");
 }
-
-#[test]
-fn a_deadline_without_an_entry_is_mended() {
-    let (_server, mut client) = Server::connected();
-    client.run("HSET k a 1");
-    client.run("ZADD redisson_lock_timeout:{k} 5 dead 99999999999999 alive");
-    client.run("FAIRLOCK.ACQUIRE k c ENQUEUE");
-    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[alive, c]");
-    client.assert_reply("ZCARD redisson_lock_timeout:{k}", "2");
-}
-
-#[test]
-fn an_entry_twice_is_mended() {
-    let (_server, mut client) = Server::connected();
-    client.run("HSET k a 1");
-    client.run("RPUSH redisson_lock_queue:{k} b c b");
-    client.run("ZADD redisson_lock_timeout:{k} 99999999999999 b 99999999999999 c");
-    client.run("FAIRLOCK.ACQUIRE k d ENQUEUE");
-    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[b, c, d]");
-}

@@ -2,7 +2,7 @@
 
 use fairlock_testing::{Client, Server, follow, wait_until};
 
-use super::locks::{cursor, names, names_of, pages};
+use super::locks::{names, pages};
 
 /// An owner as Redisson names them.
 const REDISSONS: &str = "0a1b2c3d-0000-4000-8000-00000000000f:42";
@@ -130,19 +130,7 @@ fn among_many_keys_each_lock_is_found() {
     all.dedup();
     assert_eq!(all, expected);
     // Some at a time.
-    let mut walked = Vec::new();
-    let mut place = "0".to_owned();
-    loop {
-        let reply = client.run(&format!("FAIRLOCK.LOCKS ALL COUNT 50 AFTER {place}"));
-        let some = names_of(&reply);
-        assert!(some.len() < 50 + 40, "{}", some.len());
-        walked.extend(some);
-        match cursor(&reply) {
-            Some(cursor) => place = cursor.to_owned(),
-            None => break,
-        }
-        assert!(place.parse::<u64>().is_ok(), "{place}");
-    }
+    let mut walked = pages(&mut client, "FAIRLOCK.LOCKS ALL COUNT 50", 89);
     walked.sort_unstable();
     walked.dedup();
     assert_eq!(walked, expected);

@@ -12,7 +12,6 @@ mod queue;
 mod bad_input;
 mod hand_off;
 mod keyspace;
-mod pipelines;
 mod polling;
 mod session;
 mod token;

@@ -1,6 +1,6 @@
 //! Waiters that do not block: ENQUEUE, wake-ups, turns.
 
-use fairlock_testing::{Listener, Server, wait_until};
+use fairlock_testing::{Listener, Server, WAKE_UPS, wait_until};
 
 use crate::scene::now;
 
@@ -66,23 +66,15 @@ fn a_hand_off_to_a_living_waiter_costs_one_message() {
     // Others are woken only when the head has been silent for a tenth of its turn.
     let (server, mut client) = Server::connected_with(&["--fairlock.turn", "600000"]);
     client.int("FAIRLOCK.ACQUIRE k a");
-    let owners = ["p", "q", "r"];
-    let listeners = owners.map(|owner| {
-        Listener::new(
-            server.port,
-            &format!("redisson_lock__channel:{{k}}:{owner}"),
-        )
-    });
-    for owner in owners {
+    let listener = Listener::new(server.port, WAKE_UPS);
+    for owner in ["p", "q", "r"] {
         client.run(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"));
     }
-    let mut holder = "a";
-    for (owner, listener) in owners.iter().zip(&listeners) {
+    for (holder, next) in [("a", "p"), ("p", "q"), ("q", "r")] {
         client.int(&format!("FAIRLOCK.RELEASE k {holder}"));
-        assert_eq!(listener.message(), "0");
-        assert!(listeners.iter().all(Listener::is_quiet));
-        assert!(client.int(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE")) > 0);
-        holder = owner;
+        let channel = format!("redisson_lock__channel:{{k}}:{next}");
+        assert_eq!(listener.until_now(), [(channel, "0".to_owned())]);
+        assert!(client.int(&format!("FAIRLOCK.ACQUIRE k {next} ENQUEUE")) > 0);
     }
 }
 

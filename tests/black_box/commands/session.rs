@@ -28,17 +28,6 @@ fn sessions(server: &Server) -> String {
 }
 
 #[test]
-fn the_lease_is_renewed_while_the_connection_is_open() {
-    let (server, mut holder) = Server::connected();
-    let mut client = server.connect();
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
-    // More than a lease.
-    renewed(&mut client, "k", 4);
-    assert_eq!(client.holders("k"), "[a, 1]");
-    assert!(client.run("FAIRLOCK.INFO k").contains("session, 1"));
-}
-
-#[test]
 fn it_is_freed_however_the_connection_ends() {
     for (how, timeout) in [
         ("closed", "0"),
@@ -91,17 +80,6 @@ fn other_holders_and_connections_do_not_end_it() {
     free(&mut client, "other");
     renewed(&mut client, "k", 1);
     assert_eq!(client.holders("k"), "[a, 1]");
-}
-
-#[test]
-fn a_lock_without_session_outlives_its_connection() {
-    let (server, mut client) = Server::connected();
-    let mut holder = server.connect();
-    holder.int("FAIRLOCK.ACQUIRE plain a LEASE 600000");
-    holder.int("FAIRLOCK.ACQUIRE bound a LEASE 600000 SESSION");
-    drop(holder);
-    free(&mut client, "bound");
-    assert_eq!(client.holders("plain"), "[a, 1]");
 }
 
 /// By whoever ends that: then the session neither ends nor renews the next hold.

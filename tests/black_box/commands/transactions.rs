@@ -1,4 +1,4 @@
-//! Transactions, scripts and functions: the commands inside of something larger.
+//! Pipelines, transactions, scripts and functions: the commands inside of something larger.
 
 use fairlock_testing::{Client, Server, Wire, show, wait_until};
 use redis::Value;
@@ -30,6 +30,32 @@ fn load_library(client: &mut Client) {
 
 fn is_place(reply: &str, position: u32) -> bool {
     reply.starts_with(&format!("[{position}, ")) && reply.ends_with(']')
+}
+
+#[test]
+fn commands_behind_an_acquire_that_blocks_wait_with_it_and_run_in_order() {
+    let (server, mut client) = Server::connected();
+    let token = client.int("FAIRLOCK.ACQUIRE k a");
+    let mut wire = Wire::new(server.port);
+    wire.send(
+        "APPEND log 1\nFAIRLOCK.ACQUIRE k b\nAPPEND log 2\nFAIRLOCK.ACQUIRE k b\n\
+         FAIRLOCK.ACQUIRE j b\nFAIRLOCK.RELEASE k b ALL\nAPPEND log 3",
+    );
+    assert_eq!(wire.line(), ":1");
+    wait_until("b waits", || server.blocked() == 1);
+    client.assert_reply("GET log", "1");
+    client.assert_reply("EXISTS j", "0");
+    client.int("FAIRLOCK.RELEASE k a");
+    let next = wire.token();
+    assert!(next > token);
+    assert_eq!(wire.line(), ":2");
+    assert_eq!(wire.token(), next);
+    let other = wire.line();
+    assert!(other.len() > 10, "{other}");
+    assert_eq!(wire.line(), ":0");
+    assert_eq!(wire.line(), ":3");
+    client.assert_reply("GET log", "123");
+    client.assert_reply("EXISTS k", "0");
 }
 
 #[test]
@@ -124,7 +150,7 @@ fn a_session_in_a_transaction_is_bound_to_the_connection() {
     let (mut client, mut other) = (server.connect(), server.connect());
     let replies = client.at_once(&["FAIRLOCK.ACQUIRE k a SESSION LEASE 600000"]);
     assert!(!replies.contains("nil"), "{replies}");
-    assert!(other.run("FAIRLOCK.INFO k").contains("session, 1"));
+    other.assert_has("FAIRLOCK.INFO k", "session, 1");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     drop(client);
     assert!(waiter.int() > 0);
@@ -152,44 +178,25 @@ fn a_session_or_the_connections_identity_in_a_script_or_function_is_refused() {
 }
 
 #[test]
-fn a_release_inside_serves_the_waiter_exactly_once() {
+fn a_release_inside_serves_the_waiter_once_and_an_acquire_behind_it_does_not_overtake() {
+    const BOTH: &str = "return {redis.call('FAIRLOCK.RELEASE', KEYS[1], 'a'),
+        redis.call('FAIRLOCK.ACQUIRE', KEYS[1], 'c')}";
     let (server, mut client) = Server::connected();
-    load_library(&mut client);
-    for way in ["EXEC", "EVAL", "FCALL"] {
+    for scripted in [false, true] {
         let token = client.int("FAIRLOCK.ACQUIRE k a");
         let mut waiter = Wire::new(server.port);
         waiter.send("FAIRLOCK.ACQUIRE k b\nPING");
         wait_until("b waits", || server.blocked() == 1);
-        let released = match way {
-            "EXEC" => client.at_once(&["FAIRLOCK.RELEASE k a"]),
-            "EVAL" => call(&mut client, "EVAL", CALL, "FAIRLOCK.RELEASE a"),
-            _ => call(&mut client, "FCALL", "call", "FAIRLOCK.RELEASE a"),
+        let replies = if scripted {
+            call(&mut client, "EVAL", BOTH, "")
+        } else {
+            client.at_once(&["FAIRLOCK.RELEASE k a", "FAIRLOCK.ACQUIRE k c"])
         };
-        assert_eq!(released.trim_matches(['[', ']']), "0");
-        assert!(waiter.token() > token, "{way}");
-        assert_eq!(waiter.line(), "+PONG", "{way}");
+        assert_eq!(replies, "[0, (nil)]");
+        assert!(waiter.token() > token);
+        assert_eq!(waiter.line(), "+PONG");
         assert_eq!(client.holders("k"), "[b, 1]");
         client.assert_reply("FAIRLOCK.QUEUE k", "[]");
-        client.assert_reply("FAIRLOCK.RELEASE k b", "0");
-    }
-}
-
-#[test]
-fn an_acquire_behind_a_release_does_not_overtake_the_waiter() {
-    let (server, mut client) = Server::connected();
-    let script = "redis.call('FAIRLOCK.RELEASE', KEYS[1], 'a')
-        return redis.call('FAIRLOCK.ACQUIRE', KEYS[1], 'c')";
-    for scripted in [false, true] {
-        client.int("FAIRLOCK.ACQUIRE k a");
-        let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-        if scripted {
-            assert_eq!(call(&mut client, "EVAL", script, ""), "(nil)");
-        } else {
-            let commands = ["FAIRLOCK.RELEASE k a", "FAIRLOCK.ACQUIRE k c"];
-            assert_eq!(client.at_once(&commands), "[0, (nil)]");
-        }
-        assert!(waiter.int() > 0);
-        assert_eq!(client.holders("k"), "[b, 1]");
         client.assert_reply("FAIRLOCK.RELEASE k b", "0");
     }
 }

@@ -186,8 +186,11 @@ fn a_server_loads_what_is_installed_and_starts_again_after_config_rewrite() {
             "{line}"
         );
     }
-    // As in the script, with one of them set.
-    append(&root.snippet(), "fairlock.lease 12345\n");
+    // As in the script, with two of them set.
+    append(
+        &root.snippet(),
+        "fairlock.lease 12345\nfairlock.pubsub both\n",
+    );
     let main = root.path("etc/fairlock/redis.conf");
     let lines = format!(
         "include {}\nloadmodule {}\n",
@@ -197,10 +200,11 @@ fn a_server_loads_what_is_installed_and_starts_again_after_config_rewrite() {
     fs::write(&main, lines).expect("written");
     let server = Server::without_module(&[main.to_str().expect("UTF-8")]);
     let mut client = server.connect();
-    let help = client.run("FAIRLOCK.HELP");
-    assert!(help.contains("FAIRLOCK.ACQUIRE"), "{help}");
+    client.assert_has("FAIRLOCK.HELP", "FAIRLOCK.ACQUIRE");
     let lease = "[fairlock.lease, 12345]";
     client.assert_reply("CONFIG GET fairlock.lease", lease);
+    let both = "[fairlock.pubsub, both]";
+    client.assert_reply("CONFIG GET fairlock.pubsub", both);
     client.assert_reply("CONFIG SET fairlock.turn 777", "OK");
     client.assert_reply("CONFIG REWRITE", "OK");
     let server = server.kill_and_restart();
@@ -208,5 +212,6 @@ fn a_server_loads_what_is_installed_and_starts_again_after_config_rewrite() {
     client.assert_reply("CONFIG GET fairlock.lease", lease);
     let turn = "[fairlock.turn, 777]";
     client.assert_reply("CONFIG GET fairlock.turn", turn);
+    client.assert_reply("CONFIG GET fairlock.pubsub", both);
     assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
 }

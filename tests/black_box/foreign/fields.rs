@@ -31,10 +31,21 @@ fn known() -> impl Iterator<Item = &'static str> {
     known.map(|(_, command)| command)
 }
 
+/// By a command, a script, or a transaction.
 #[test]
 fn a_lock_whose_owner_is_taken_out_goes_to_the_head() {
     for command in known() {
-        blocked_and_polling_soon(command, &[], |scene| scene.step(command));
+        let words: Vec<_> = command.split(' ').map(|word| format!("'{word}'")).collect();
+        let script = format!("EVAL redis.call({}) 0", words.join(","));
+        for step in [command, &script] {
+            blocked_and_polling_soon(step, &[], |scene| scene.step(step));
+        }
+        blocked_and_polling_soon("MULTI", &[], |scene| {
+            scene.step("MULTI");
+            scene.step(command);
+            scene.no_waiter_is_served();
+            scene.step("EXEC");
+        });
     }
 }
 
@@ -47,27 +58,6 @@ fn a_lock_whose_last_owner_others_have_put_in_and_taken_out_goes_to_the_head() {
         }
         scene.step("HDEL k x");
     });
-}
-
-#[test]
-fn a_lock_whose_owner_is_taken_out_in_a_transaction_goes_to_the_head() {
-    for command in known() {
-        blocked_and_polling_soon(command, &[], |scene| {
-            scene.step("MULTI");
-            scene.step(command);
-            scene.no_waiter_is_served();
-            scene.step("EXEC");
-        });
-    }
-}
-
-#[test]
-fn a_lock_whose_owner_is_taken_out_in_a_script_goes_to_the_head() {
-    for command in known() {
-        let words: Vec<_> = command.split(' ').map(|word| format!("'{word}'")).collect();
-        let script = format!("EVAL redis.call({}) 0", words.join(","));
-        blocked_and_polling_soon(command, &[], |scene| scene.step(&script));
-    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What others do to a lock's keys: plain commands, scripts in the manner of Redisson's, other modules.
+//! What others do to a lock's keys: plain commands, scripts, other modules.
 
 mod deadlines;
 mod fields;
@@ -6,5 +6,4 @@ mod not_a_lock;
 mod other_database;
 mod other_module;
 mod queue;
-pub mod redisson_keys;
 mod ways_to_become_free;

@@ -48,7 +48,8 @@ const ENTRIES: &str = "
 const REORDERED: &str = "
     LMOVE Q Q RIGHT LEFT -> w5 w1 w2 w3 w4
     SORT Q ALPHA DESC STORE Q -> w5 w4 w3 w2 w1
-    MULTI; LSET Q 1 w4; LSET Q 3 w2; EXEC -> w1 w4 w3 w2 w5";
+    MULTI; LSET Q 1 w4; LSET Q 3 w2; EXEC -> w1 w4 w3 w2 w5
+    MULTI; DEL Q; LPUSH Q w1 w2 w3 w4 w5; EXEC -> w5 w4 w3 w2 w1";
 
 const SCORES: &str = "
     ZREM Z w1
@@ -210,20 +211,6 @@ fn waiters_outlive_a_key_of_another_type() {
 }
 
 #[test]
-fn a_queue_that_a_script_reverses_is_served_from_its_new_head() {
-    const REVERSE: &[u8] = b"
-        local names = redis.call('LRANGE', KEYS[1], 0, -1)
-        redis.call('DEL', KEYS[1])
-        for _, name in ipairs(names) do redis.call('LPUSH', KEYS[1], name) end";
-    let mut line = Line::new();
-    let queue = b"redisson_lock_queue:{k}";
-    let done = line.client.raw(&[b"EVAL", REVERSE, b"1", queue]);
-    done.expect("a reply");
-    line.is_whole("[w5, w4, w3, w2, w1]");
-    line.serve("[w5, w4, w3, w2, w1]");
-}
-
-#[test]
 fn a_server_that_is_flushed_serves_its_waiters_in_the_order_of_their_arrival() {
     for flush in ["FLUSHALL", "FLUSHDB ASYNC"] {
         let mut line = Line::new();
@@ -250,11 +237,8 @@ fn a_queue_of_another_type_holds_everything_up_until_it_is_gone() {
         let mut line = Line::new();
         line.suffer(&[&format!("SET {key} x")]);
         for command in ["RELEASE k w0", "ACQUIRE k w0", "CANCEL k w1", "QUEUE k"] {
-            let reply = line.client.run(&format!("FAIRLOCK.{command}"));
-            assert!(
-                reply.starts_with("(error) WRONGTYPE "),
-                "{command}: {reply}"
-            );
+            line.client
+                .assert_error(&format!("FAIRLOCK.{command}"), "WRONGTYPE");
         }
         assert_eq!(line.client.holders("k"), "[w0, 1]");
         // No waiter can be served, and none is told that it was.

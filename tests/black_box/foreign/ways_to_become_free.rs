@@ -44,7 +44,7 @@ const AWAY: &str = "
 
 /// Takes `k` away from `a`, with the head of the queue blocked and with it polling. `go` leaves
 /// the lock free.
-pub fn blocked_and_polling(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
+fn blocked_and_polling(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
     for polling in [false, true] {
         println!("{name}, polling: {polling}");
         let mut scene = Scene::new(options, polling);
@@ -56,13 +56,10 @@ pub fn blocked_and_polling(name: &str, options: &[&str], go: impl Fn(&mut Scene)
 
 /// As [`blocked_and_polling`], where `go` leaves it to the server to free the lock.
 pub fn blocked_and_polling_soon(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
-    for polling in [false, true] {
-        println!("{name}, polling: {polling}");
-        let mut scene = Scene::new(options, polling);
-        let since = now(&mut scene.client);
-        go(&mut scene);
-        scene.the_head_is_served_soon(since);
-    }
+    blocked_and_polling(name, options, |scene| {
+        go(scene);
+        scene.the_head_has_its_turn();
+    });
 }
 
 fn run_cases(cases: &str) {
@@ -91,17 +88,6 @@ fn a_lock_that_is_replaced_and_then_removed_goes_to_the_head() {
 #[test]
 fn a_lock_that_is_taken_elsewhere_goes_to_the_head() {
     run_cases(AWAY);
-}
-
-#[test]
-fn a_lock_that_a_function_deletes_goes_to_the_head() {
-    const LIBRARY: &[u8] = b"#!lua name=locks
-        redis.register_function('free', function(keys) return redis.call('DEL', keys[1]) end)";
-    blocked_and_polling("a function", &[], |scene| {
-        let loaded = scene.other.raw(&[b"FUNCTION", b"LOAD", LIBRARY]);
-        loaded.expect("a library");
-        scene.step("FCALL free 1 k");
-    });
 }
 
 #[test]
@@ -193,18 +179,11 @@ fn is_served_soon(command: &str) -> bool {
 }
 
 #[test]
-fn an_idle_server_knows_when_a_lease_ends_that_others_have_set() {
-    assert!(is_served_soon("PEXPIRE k 50"));
-}
-
-#[test]
-fn an_idle_server_knows_when_a_lease_ends_that_began_with_a_hand_off() {
-    assert!(is_served_soon("DEL k"));
-}
-
-#[test]
-fn an_idle_server_knows_when_a_key_of_another_type_expires() {
-    assert!(is_served_soon("SET k x PX 50"));
+fn an_idle_server_knows_when_a_lease_ends_whoever_has_set_it() {
+    // Others; a hand-off; others, on a key of another type.
+    for command in ["PEXPIRE k 50", "DEL k", "SET k x PX 50"] {
+        assert!(is_served_soon(command), "{command}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Permissions, and the server's information on each command: users, key patterns, flags, keys, documentation.
 
-use fairlock_testing::commands::{COMMANDS, SCRIPTS, of_a_lock, on};
+use fairlock_testing::commands::{COMMANDS, SCRIPTS};
 use fairlock_testing::{Blocked, Client, Server, Wire, show, wait_until};
 use redis::Value;
 
@@ -11,22 +11,11 @@ fn user(server: &Server, permissions: &str) -> Client {
     security::user(server, "ann", permissions)
 }
 
-#[test]
-fn wake_ups_go_out_whatever_channels_the_releasing_user_may_use() {
-    let (server, mut admin) = Server::connected();
-    admin.int("FAIRLOCK.ACQUIRE a o");
-    admin.run("FAIRLOCK.ACQUIRE a p ENQUEUE");
-    let mut listener = Wire::new(server.port);
-    listener.send("SUBSCRIBE redisson_lock__channel:{a}:p");
-    for _ in 0..6 {
-        listener.line();
-    }
-    let mut ann = user(&server, "~a resetchannels -@all +fairlock.release");
-    ann.assert_error("PUBLISH redisson_lock__channel:{a}:p 0", "NOPERM");
-    ann.assert_reply("FAIRLOCK.RELEASE a o", "0");
-    let message: Vec<_> = (0..7).map(|_| listener.line()).collect();
-    assert_eq!(message[2], "message");
-    assert_eq!(message[6], "0");
+/// Waits for the lock `a`, as the only one.
+fn wait_as(server: &Server, user: Client) -> Blocked {
+    let waits = Blocked::send_on(user, "FAIRLOCK.ACQUIRE a ann");
+    wait_until("it waits", || server.blocked() == 1);
+    waits
 }
 
 #[test]
@@ -120,28 +109,6 @@ fn command_info_has_arity_flags_keys_and_categories() {
     }
 }
 
-#[test]
-fn the_keys_of_each_command_are_found_with_their_use() {
-    let (_server, mut client) = Server::connected();
-    for command in of_a_lock() {
-        for call in command.calls().map(|call| on(&call, "k")) {
-            let reply = client.run(&format!("COMMAND GETKEYSANDFLAGS {call}"));
-            let flags = command.key.replace(' ', ", ");
-            assert_eq!(reply, format!("[[k, [{flags}]]]"), "{call}");
-            let keys = client.run(&format!("COMMAND GETKEYS {call}"));
-            assert_eq!(keys, "[k]", "{call}");
-        }
-    }
-    // What follows is not a key.
-    for command in [
-        "ACQUIRE k LEASE LEASE 5 WAIT 5 SESSION",
-        "QUEUE k LIMIT 0 5",
-    ] {
-        let keys = client.run(&format!("COMMAND GETKEYS FAIRLOCK.{command}"));
-        assert_eq!(keys, "[k]");
-    }
-}
-
 /// The arguments of COMMAND DOCS as the usual notation has them.
 fn syntax(argument: &Value) -> String {
     let text = |key: &str| match get(argument, key) {
@@ -218,8 +185,7 @@ fn who_loses_the_permission_while_waiting_does_not_get_the_lock() {
     ] {
         admin.int("FAIRLOCK.ACQUIRE a o");
         let ann = user(&server, "~a +fairlock.acquire");
-        let waits = Blocked::send_on(ann, "FAIRLOCK.ACQUIRE a ann");
-        wait_until("it waits", || server.blocked() == 1);
+        let waits = wait_as(&server, ann);
         let next = server.block("FAIRLOCK.ACQUIRE a next");
         admin.run(&format!("ACL SETUSER ann {change}"));
         admin.assert_reply("FAIRLOCK.RELEASE a o", "0");
@@ -233,12 +199,30 @@ fn who_loses_the_permission_while_waiting_does_not_get_the_lock() {
 }
 
 #[test]
+fn a_permission_that_is_lost_in_a_transaction_is_lost_all_the_same() {
+    // A command that is renamed to itself keeps its name.
+    for exec in ["EXEC", "go"] {
+        let renamed = ["--rename-command", "EXEC", exec];
+        let (server, mut admin) = Server::connected_with(&renamed);
+        admin.int("FAIRLOCK.ACQUIRE a o");
+        let ann = user(&server, "~a +fairlock.acquire");
+        // Begun before ann asks.
+        admin.run("MULTI");
+        admin.run("acl setuser ann -fairlock.acquire");
+        let waits = wait_as(&server, ann);
+        admin.assert_reply(exec, "[OK]");
+        admin.assert_reply("FAIRLOCK.RELEASE a o", "0");
+        let reply = waits.reply();
+        assert!(reply.starts_with(REFUSED), "{exec}: {reply}");
+    }
+}
+
+#[test]
 fn who_keeps_the_permission_gets_the_lock_though_others_change() {
     let (server, mut admin) = Server::connected();
     admin.int("FAIRLOCK.ACQUIRE a o");
     let ann = user(&server, "~a +fairlock.acquire");
-    let waits = Blocked::send_on(ann, "FAIRLOCK.ACQUIRE a ann");
-    wait_until("it waits", || server.blocked() == 1);
+    let waits = wait_as(&server, ann);
     admin.run("ACL SETUSER ann +fairlock.release");
     admin.run("ACL SETUSER bob on");
     // One that may no longer log in is served all the same.
@@ -253,11 +237,8 @@ fn a_user_that_is_deleted_waits_no_more_and_its_sessions_end() {
     admin.int("FAIRLOCK.ACQUIRE a o");
     let mut holds = user(&server, "~* +fairlock.acquire");
     holds.int("FAIRLOCK.ACQUIRE s ann SESSION LEASE 600000");
-    let waits = Blocked::send_on(
-        user(&server, "~* +fairlock.acquire"),
-        "FAIRLOCK.ACQUIRE a ann",
-    );
-    wait_until("it waits", || server.blocked() == 1);
+    let ann = user(&server, "~* +fairlock.acquire");
+    let waits = wait_as(&server, ann);
     admin.assert_reply("ACL DELUSER ann", "1");
     wait_until("it has left", || admin.run("FAIRLOCK.QUEUE a") == "[]");
     wait_until("its session has ended", || admin.run("EXISTS s") == "0");

@@ -59,19 +59,6 @@ fn a_failover_that_loses_writes_gives_the_lock_to_a_second_owner_with_a_greater_
 }
 
 #[test]
-fn a_failover_that_loses_a_lock_altogether_gives_the_second_owner_a_greater_token() {
-    let (master, replica, _) = held_on_both();
-    cut_off(&master, &replica);
-    let of_b = master
-        .connect()
-        .int("FAIRLOCK.ACQUIRE other b LEASE 600000");
-    let mut client = fail_over(master, &replica);
-    let of_c = client.int("FAIRLOCK.ACQUIRE other c LEASE 600000");
-    // Both hold it; a store that has seen the token of c refuses b.
-    assert!(of_c > of_b);
-}
-
-#[test]
 fn an_owner_that_wait_has_confirmed_is_the_only_one_after_the_failover() {
     let (master, replica, token) = held_on_both();
     let mut b = master.connect();
@@ -113,14 +100,6 @@ fn a_restart_from_an_old_snapshot_gives_the_lock_to_a_second_owner_with_a_greate
     assert!(passes_to_c(&mut server.connect()) > of_b);
 }
 
-#[test]
-fn without_any_persistence_a_restart_frees_every_lock_and_tokens_still_grow() {
-    let server = Server::start();
-    let of_a = server.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let server = server.kill_and_restart();
-    assert!(server.connect().int("FAIRLOCK.ACQUIRE k b LEASE 600000") > of_a);
-}
-
 /// The replica is promoted elsewhere; the master that must have one is cut off from it, but not from the holders.
 #[test]
 fn a_session_ends_with_its_lease_on_a_master_that_must_have_a_replica_and_has_none() {
@@ -143,8 +122,7 @@ fn a_session_ends_with_its_lease_on_a_master_that_must_have_a_replica_and_has_no
         master.info("fairlock", "fairlock_session_locks") == "0"
     });
     client.assert_reply("EXISTS k s", "0");
-    let renewal = client.run("FAIRLOCK.RENEW k a");
-    assert!(renewal.starts_with("(error) NOREPLICAS "), "{renewal}");
+    client.assert_error("FAIRLOCK.RENEW k a", "NOREPLICAS");
 }
 
 #[test]
@@ -165,19 +143,4 @@ fn a_session_goes_on_if_the_replicas_are_back_before_its_lease_ends() {
             client.int(&format!("PTTL {lock}")) > 8000
         });
     }
-}
-
-#[test]
-fn wait_after_renew_tells_the_holder_of_a_session_that_its_master_is_cut_off() {
-    let (master, replica) = (Server::start(), Server::start());
-    follow(&replica, &master);
-    let mut client = master.connect();
-    client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    client.assert_reply("FAIRLOCK.RENEW k a", "600000");
-    client.assert_reply("WAIT 1 0", "1");
-    replica.while_stopped(|| {
-        client.assert_reply("FAIRLOCK.RENEW k a", "600000");
-        client.assert_reply("WAIT 1 100", "0");
-    });
-    client.assert_reply("WAIT 1 0", "1");
 }

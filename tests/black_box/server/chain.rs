@@ -1,10 +1,10 @@
-//! A replica of a replica: what it is sent, and when it becomes the master.
+//! A replica of a replica: what it is sent.
 
 use fairlock_testing::{Listener, Server, follow, wait_until};
 
-use super::promotion::{LONG_TURN, SHORT_TURN, pair, promote, wait_past};
+use super::promotion::{LONG_TURN, SHORT_TURN, pair, wait_past};
 use super::replication::{exercise, same_keys};
-use crate::scene::{AOF, QUEUE, appended, now};
+use crate::scene::{QUEUE, now};
 
 fn chain(options: &[&str]) -> (Server, Server, Server) {
     let (master, middle) = pair(options);
@@ -71,57 +71,14 @@ fn all_replicas_of_a_chain_hold_the_same_keys_also_without_the_module() {
     });
 }
 
-/// `k` is held by `a`; `p` polls, then `b` polls.
-fn queued(master: &Server) -> i64 {
-    let mut client = master.connect();
-    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    for owner in ["p", "b"] {
-        client.run(&format!(
-            "FAIRLOCK.ACQUIRE k {owner} ENQUEUE PATIENCE 600000"
-        ));
-    }
-    token
-}
-
-/// The lock of [`queued`] goes on at a new master.
-fn goes_on(new: &Server, token: i64) {
-    let mut client = new.connect();
-    let waiter = new.block("FAIRLOCK.ACQUIRE k b");
-    client.assert_reply(QUEUE, "[p, b]");
-    client.assert_reply(&format!("FAIRLOCK.RELEASE k a TOKEN {token}"), "0");
-    let token_of_p = client.int("FAIRLOCK.ACQUIRE k p ENQUEUE");
-    assert!(token_of_p > token);
-    client.int("FAIRLOCK.RELEASE k p");
-    assert!(waiter.int() > token_of_p);
-}
-
-#[test]
-fn any_replica_of_a_chain_can_become_the_master() {
-    for end in [false, true] {
-        let (master, middle, last) = chain(&[]);
-        let token = queued(&master);
-        same_keys(&master, &last);
-        let (new, other) = if end {
-            (&last, &middle)
-        } else {
-            (&middle, &last)
-        };
-        promote(new);
-        follow(other, new);
-        follow(&master, other);
-        goes_on(new, token);
-        same_keys(new, other);
-        same_keys(new, &master);
-    }
-}
-
 #[test]
 fn a_wake_up_reaches_subscribers_at_every_replica_once() {
     let (master, middle, last) = chain(LONG_TURN);
     let channel = "redisson_lock__channel:{k}:p";
     let listeners = [&master, &middle, &last].map(|server| Listener::new(server.port, channel));
-    queued(&master);
     let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
     client.int("FAIRLOCK.RELEASE k a");
     // Later requests stay behind it.
     client.run(&format!("PUBLISH {channel} end"));
@@ -129,16 +86,4 @@ fn a_wake_up_reaches_subscribers_at_every_replica_once() {
         assert_eq!(listener.message(), "0");
         assert_eq!(listener.message(), "end");
     }
-}
-
-#[test]
-fn a_wake_up_is_not_in_the_append_only_file() {
-    let server = Server::with(AOF);
-    queued(&server);
-    let mut client = server.connect();
-    client.int("FAIRLOCK.RELEASE k a");
-    client.int("FAIRLOCK.ACQUIRE k p ENQUEUE");
-    let text = appended(&server);
-    assert!(text.contains("RPUSH"), "{text}");
-    assert!(!text.to_uppercase().contains("PUBLISH"), "{text}");
 }

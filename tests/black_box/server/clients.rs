@@ -223,7 +223,7 @@ fn reset_keeps_the_connections_session_and_identity() {
     client.run("SELECT 3");
     client.int("FAIRLOCK.ACQUIRE k * SESSION LEASE 600000");
     client.assert_reply("RESET", "RESET");
-    assert!(client.run("FAIRLOCK.INFO k").contains("session, 1"));
+    client.assert_has("FAIRLOCK.INFO k", "session, 1");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     // It is still the same connection, in database 0 again.
     client.assert_reply("FAIRLOCK.RELEASE k *", "0");

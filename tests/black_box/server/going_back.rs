@@ -9,14 +9,13 @@ fn without_enable_module_command_unloading_needs_a_restart() {
     let (server, mut client) = Server::connected_with(AOF);
     let token = client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE k bob ENQUEUE");
-    let error = client.run("MODULE UNLOAD fairlock");
-    assert!(error.contains("enable-module-command"), "{error}");
+    client.assert_has("MODULE UNLOAD fairlock", "enable-module-command");
     let error = client.run("CONFIG SET enable-module-command yes");
     assert!(
         error.starts_with("(error) ") && error.contains("immutable"),
         "{error}"
     );
-    assert!(client.run("FAIRLOCK.HELP").contains("FAIRLOCK.ACQUIRE"));
+    client.assert_has("FAIRLOCK.HELP", "FAIRLOCK.ACQUIRE");
 
     let server = server.kill_and_restart_without_module(AOF);
     let mut client = server.connect();

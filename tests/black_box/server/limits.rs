@@ -105,23 +105,6 @@ fn a_transaction_is_bounded_as_its_commands_are() {
 }
 
 #[test]
-fn a_hundred_thousand_dead_waiters_are_dropped_in_pieces() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
-    let ask = |number| format!("FAIRLOCK.ACQUIRE k w{number} ENQUEUE PATIENCE 1");
-    send_all(&mut client, (0..MAX_WAITERS).map(ask), "QUEUEFULL");
-    assert_eq!(client.int("LLEN redisson_lock_queue:{k}"), 100_000);
-    client.assert_reply("FAIRLOCK.RELEASE k holder", "0");
-    let spent = spent(&server, "fairlock.release");
-    println!("the first of 100,000 dead waiters: {spent} microseconds");
-    assert!(spent < 10_000_000, "{spent}");
-    wait_until("all are dropped", || {
-        client.run("EXISTS redisson_lock_queue:{k}") == "0"
-    });
-    assert!(client.int("FAIRLOCK.ACQUIRE k next NOWAIT") > 0);
-}
-
-#[test]
 fn a_call_of_a_script_with_a_hundred_thousand_keys_costs_a_look_at_each() {
     let (server, mut client) = Server::connected();
     for digest in [
@@ -130,9 +113,8 @@ fn a_call_of_a_script_with_a_hundred_thousand_keys_costs_a_look_at_each() {
     ] {
         let mut call = words(&format!("FAIRLOCK.EVALSHA {digest} 100000"));
         call.extend((0..100_000).map(|number| format!("k{number:0>9}").into_bytes()));
-        let call: Vec<&[u8]> = call.iter().map(Vec::as_slice).collect();
-        let error = client.raw(&call).expect_err("refused");
-        assert!(error.starts_with("NOSCRIPT"), "{error}");
+        let error = client.run_words(&call);
+        assert!(error.starts_with("(error) NOSCRIPT"), "{error}");
     }
     let spent = spent(&server, "fairlock.evalsha");
     assert!(spent < 10_000_000, "{spent} microseconds");
@@ -167,8 +149,7 @@ fn huge_arguments_are_refused_and_not_kept() {
     let mut client = server.connect();
     let mut many = words("FAIRLOCK.ACQUIRE k b");
     many.extend((0..500_000).map(|_| b"ONCE".to_vec()));
-    let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
-    let error = client.raw(&many).expect_err("refused");
+    let error = client.run_words(&many);
     assert!(error.contains("ONCE is given twice"), "{error}");
     assert_eq!(client.holders("k"), "[a, 1]");
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use fairlock_testing::Server;
 use fairlock_testing::native::library;
-use fairlock_testing::{Blocked, Server, wait_until};
 
 /// Loads the module, and keeps one of the server's functions from it.
 const HIDING: &str = "tests/black_box/server/hiding.c";
@@ -36,49 +36,6 @@ fn it_is_not_loaded_where_a_command_that_it_needs_was_renamed() {
     // Others may be, and CLUSTER where no slots move.
     for command in ["KEYS", "CLUSTER"] {
         assert_eq!(load(command, "no").0, "OK", "{command}");
-    }
-}
-
-/// A waiter of the user ann, for the lock `k` that `a` holds.
-fn ann_waits(server: &Server) -> Blocked {
-    let mut ann = server.connect();
-    ann.assert_reply("AUTH ann x", "OK");
-    let waiter = Blocked::send_on(ann, "FAIRLOCK.ACQUIRE k ann");
-    wait_until("ann waits", || server.blocked() == 1);
-    waiter
-}
-
-/// The release of `k` serves no waiter: the only one has lost its permission.
-fn assert_refused(server: &Server, waiter: Blocked) {
-    let mut admin = server.connect();
-    admin.assert_reply("FAIRLOCK.RELEASE k a", "0");
-    let reply = waiter.reply();
-    assert!(reply.starts_with("(error) NOPERM "), "{reply}");
-    admin.assert_reply("EXISTS k", "0");
-}
-
-#[test]
-fn permissions_that_change_at_once_or_in_a_transaction_are_noticed() {
-    const MAY: &str = "ACL SETUSER ann reset on nopass ~k +fairlock.acquire";
-    const MAY_NOT: &str = "acl setuser ann -fairlock.acquire";
-    // A command that is renamed to itself keeps its name.
-    for exec in ["EXEC", "go"] {
-        let renamed = ["--rename-command", "EXEC", exec];
-        let (server, mut admin) = Server::connected_with(&renamed);
-        admin.assert_reply(MAY, "OK");
-        admin.int("FAIRLOCK.ACQUIRE k a");
-        let waiter = ann_waits(&server);
-        admin.assert_reply(MAY_NOT, "OK");
-        assert_refused(&server, waiter);
-
-        // By a transaction that was begun before ann asks.
-        admin.assert_reply(MAY, "OK");
-        admin.int("FAIRLOCK.ACQUIRE k a");
-        admin.run("MULTI");
-        admin.run(MAY_NOT);
-        let waiter = ann_waits(&server);
-        admin.assert_reply(exec, "[OK]");
-        assert_refused(&server, waiter);
     }
 }
 
@@ -118,8 +75,9 @@ fn is_mapped(server: &Server) -> bool {
 
 #[track_caller]
 fn does_not_load(server: &Server, arguments: &str) {
-    let refused = server.connect().run(&format!("MODULE LOAD {arguments}"));
-    assert!(refused.starts_with("(error) ERR "), "{refused}");
+    server
+        .connect()
+        .assert_error(&format!("MODULE LOAD {arguments}"), "ERR");
 }
 
 /// The names of one list of functions in the page that declares the interface.

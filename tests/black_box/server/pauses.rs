@@ -73,19 +73,3 @@ fn nothing_is_written_while_writes_are_paused() {
     assert_eq!(looking.holders("j"), "[e, 1]");
     assert_eq!(looking.run(QUEUE), "[]");
 }
-
-#[test]
-fn a_release_that_waits_for_the_end_of_a_pause_hands_over_then() {
-    for mode in ["WRITE", "ALL"] {
-        let (server, mut client) = Server::connected();
-        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-        let first = server.block("FAIRLOCK.ACQUIRE k b");
-        client.run(&format!("CLIENT PAUSE 300 {mode}"));
-        let late = Blocked::send(server.port, "FAIRLOCK.ACQUIRE k c");
-        client.assert_reply("FAIRLOCK.RELEASE k a", "0");
-        assert!(first.int() > 0);
-        assert!(!late.is_done());
-        client.assert_reply("FAIRLOCK.RELEASE k b", "0");
-        assert!(late.int() > 0);
-    }
-}

@@ -1,9 +1,8 @@
 //! A replica only follows; one that becomes the master takes every lock up where it stood.
 
-use fairlock_testing::{Client, Listener, Server, follow, wait_until};
+use fairlock_testing::{Client, Listener, Server, follow, lua, wait_until};
 
 use super::replication::same_keys;
-use crate::foreign::redisson_keys;
 use crate::scene::{AOF, DEADLINES, QUEUE, now};
 
 /// Milliseconds.
@@ -22,12 +21,8 @@ pub fn promote(replica: &Server) -> Client {
     client
 }
 
-/// Begins to hand the master's role over, as soon as the master knows the replica to be there.
-fn fail_over(master: &mut Client, replica: &Server) {
-    fail_over_behind("PING", master, replica);
-}
-
-/// As [`fail_over`], in the same moment as another command.
+/// Begins to hand the master's role over, as soon as the master knows the replica to be there. Another command comes in
+/// the same moment.
 pub fn fail_over_behind(command: &str, master: &mut Client, replica: &Server) {
     let begin = format!("FAILOVER TO 127.0.0.1 {}", replica.port);
     wait_until("it begins", || {
@@ -38,35 +33,6 @@ pub fn fail_over_behind(command: &str, master: &mut Client, replica: &Server) {
 /// Waits until the server's clock is past an instant.
 pub fn wait_past(client: &mut Client, instant: i64) {
     wait_until("the time is over", || now(client) > instant);
-}
-
-#[test]
-fn a_failover_keeps_holder_and_queue() {
-    let (old, new) = pair(SHORT_TURN);
-    let mut client = old.connect();
-    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiters = ["b", "c"].map(|owner| old.block(&format!("FAIRLOCK.ACQUIRE k {owner}")));
-    let end = client.int("PEXPIRETIME k");
-    fail_over(&mut client, &new);
-    wait_until("they have changed roles", || {
-        old.info("replication", "role") == "slave" && new.info("replication", "role") == "master"
-    });
-    for waiter in waiters {
-        assert!(waiter.reply().starts_with("(error) UNBLOCKED "));
-    }
-    let mut client = new.connect();
-    assert_eq!(client.holders("k"), "[a, 1]");
-    assert_eq!(client.int("PEXPIRETIME k"), end);
-    // They come back the other way round, and find their places.
-    let second = new.block("FAIRLOCK.ACQUIRE k c LEASE 600000");
-    let first = new.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
-    client.assert_reply(QUEUE, "[b, c]");
-    client.assert_reply(&format!("FAIRLOCK.RELEASE k a TOKEN {token}"), "0");
-    let token_of_first = first.int();
-    assert!(token_of_first > token);
-    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
-    assert!(second.int() > token_of_first);
-    same_keys(&new, &old);
 }
 
 #[test]
@@ -246,7 +212,7 @@ fn tokens_grow_in_both_directions_between_clocks_that_differ() {
                 client.run("FAIRLOCK.RELEASE k a");
             }
             same_keys(old, new);
-            fail_over(&mut client, new);
+            fail_over_behind("PING", &mut client, new);
             wait_until("they have changed roles", || {
                 old.info("replication", "role") == "slave"
                     && new.info("replication", "role") == "master"
@@ -285,18 +251,12 @@ fn scripts_go_on_with_the_lock_at_a_server_without_the_module_and_back() {
     same_keys(&master, &plain);
     drop(master);
     let mut client = promote(&plain);
-    assert_eq!(
-        redisson_keys::unlock(&mut client, "u:1"),
-        redis::Value::Int(1)
-    );
-    assert_ne!(
-        redisson_keys::try_lock(&mut client, "u:3", 300_000),
-        "(nil)"
-    );
-    assert_eq!(
-        redisson_keys::try_lock(&mut client, "u:2", 300_000),
-        "(nil)"
-    );
+    lua::load(&mut client);
+    let mut script = |words: [&str; 4]| client.run_words(&lua::call(&words));
+    assert_eq!(script(["RELEASE", "k", "u:1", "ALL"]), "0");
+    assert!(script(["ACQUIRE", "k", "u:3", "ENQUEUE"]).starts_with("[2, "));
+    let token = script(["ACQUIRE", "k", "u:2", "ENQUEUE"]);
+    assert!(token.parse::<i64>().is_ok(), "{token}");
     let back = Server::start();
     follow(&back, &plain);
     same_keys(&plain, &back);

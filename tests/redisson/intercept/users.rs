@@ -139,8 +139,7 @@ fn permissions_that_change_before_a_transaction_runs_or_in_it_count() {
         if !in_it {
             admin.run(change);
         }
-        let reply = user.run("EXEC");
-        assert!(reply.contains("NOPERM"), "{reply}");
+        user.assert_has("EXEC", "NOPERM");
         admin.assert_reply("EXISTS k", "0");
     }
 }
