@@ -201,12 +201,13 @@ fn a_node_that_is_cut_off_hands_nothing_on() {
     wait_until("the cluster is up", || node.is_ok());
     let queue = format!("LRANGE redisson_lock_queue:{{{lock}}} 0 -1");
     client.assert_reply(&queue, "[b, c]");
-    let c = node.block(&format!("FAIRLOCK.ACQUIRE {lock} c"));
-    let b = node.block(&format!("FAIRLOCK.ACQUIRE {lock} b"));
-    client.run(&format!("FAIRLOCK.RELEASE {lock} a"));
-    b.int();
-    client.run(&format!("FAIRLOCK.RELEASE {lock} b"));
-    c.int();
+    // The lock waits for each of them for a turn.
+    client.assert_reply(&format!("FAIRLOCK.RELEASE {lock} a"), "0");
+    client.assert_reply(&format!("FAIRLOCK.ACQUIRE {lock} x NOWAIT"), "(nil)");
+    for owner in ["b", "c"] {
+        client.int(&format!("FAIRLOCK.ACQUIRE {lock} {owner} ENQUEUE"));
+        client.assert_reply(&format!("FAIRLOCK.RELEASE {lock} {owner}"), "0");
+    }
 }
 
 /// Some servers send clients away by themselves as well.
