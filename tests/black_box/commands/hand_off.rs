@@ -109,19 +109,6 @@ fn a_waiter_that_says_quit_behind_its_request_keeps_the_lock() {
 }
 
 #[test]
-fn a_waiter_that_hangs_up_has_left_before_the_next_command() {
-    let (server, mut client) = Server::connected_with(&["--hz", "1"]);
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let waiter = send(&server, "FAIRLOCK.ACQUIRE k b");
-    wait_until("b waits", || {
-        client.int("LLEN redisson_lock_queue:{k}") == 1
-    });
-    drop(waiter);
-    wait_until("the server has noticed", || server.blocked() == 0);
-    client.assert_reply("LLEN redisson_lock_queue:{k}", "0");
-}
-
-#[test]
 fn a_receiver_killed_after_its_reply_was_made_and_before_it_was_written_passes_the_lock_on() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");

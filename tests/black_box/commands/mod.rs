@@ -2,7 +2,6 @@
 //! all rules does (`src/lock/tests`); then a file for each thing that several of them have a part in.
 
 mod acquire;
-mod help;
 mod holders;
 mod info;
 mod locks;

@@ -2,15 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock_testing::{Client, Server, Wire, wait_until};
-use redis::Value::{Array, Int};
+use fairlock_testing::{Server, Wire, wait_until};
 
 use crate::scene::QUEUE;
-
-/// The line of CLIENT LIST of a connection.
-fn line_of(client: &mut Client, id: i64) -> String {
-    client.run(&format!("CLIENT LIST ID {id}"))
-}
 
 /// Sends an ACQUIRE on a bare connection and waits until it is blocked.
 fn block(server: &Server, wire: &mut Wire, command: &str) {
@@ -31,7 +25,7 @@ fn a_killed_waiter_has_left_before_the_next_command_however_it_was_killed() {
         assert_eq!(wire.line(), "+OK");
         block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
         assert_eq!(client.run(QUEUE), "[z, b]");
-        let line = line_of(&mut client, wire.id);
+        let line = client.run(&format!("CLIENT LIST ID {}", wire.id));
         let address = line.split(" addr=").nth(1).expect("an address");
         let address = address.split(' ').next().expect("an address");
         let kill = match how {
@@ -267,42 +261,4 @@ fn waiting_is_not_counted_as_work() {
     // Other commands may have been slow.
     let slow = client.run("SLOWLOG GET").to_uppercase();
     assert!(!slow.contains("FAIRLOCK.ACQUIRE"), "{slow}");
-}
-
-#[test]
-fn a_subscriber_that_does_not_read_is_closed_alone() {
-    let (server, mut client) =
-        Server::connected_with(&["--client-output-buffer-limit", "pubsub 64kb 0 0"]);
-    let mut wire = Wire::new(server.port);
-    wire.send("PSUBSCRIBE redisson_lock__channel:*");
-    // It never reads on from here. The kernel takes megabytes, which are not made of locks' messages alone.
-    let filler = format!(
-        "PUBLISH redisson_lock__channel:{{k}}:x {}",
-        "x".repeat(30_000)
-    );
-    wait_until("the kernel takes no more", || {
-        client.run(&filler);
-        !line_of(&mut client, wire.id).contains(" omem=0 ")
-    });
-    // The owner is long, so that the messages are.
-    let owner = "o".repeat(250);
-    let turn = [
-        "FAIRLOCK.ACQUIRE k a".to_owned(),
-        format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"),
-        "FAIRLOCK.RELEASE k a".to_owned(),
-        format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"),
-        format!("FAIRLOCK.RELEASE k {owner}"),
-    ];
-    wait_until("it is closed", || {
-        let replies = client.run_many(turn.iter().cycle().take(200 * turn.len()));
-        for turn in replies.chunks(turn.len()) {
-            assert!(
-                matches!(turn, [Int(1..), Array(_), Int(0), Int(1..), Int(0)]),
-                "{turn:?}"
-            );
-        }
-        line_of(&mut client, wire.id).is_empty()
-    });
-    let waiter = server.block("FAIRLOCK.ACQUIRE j b");
-    assert!(waiter.int() > 0);
 }

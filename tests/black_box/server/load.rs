@@ -1,4 +1,4 @@
-//! Loading the module, and the server's information on its commands.
+//! Loading the module.
 
 use std::fs;
 
@@ -61,6 +61,16 @@ fn it_is_never_unloaded_and_goes_on() {
     other.int("FAIRLOCK.RENEW k a LEASE 600");
     assert!(waiter.int() > 0);
     assert_eq!(server.info("fairlock", "fairlock_lease_ends"), "1");
+}
+
+#[test]
+fn the_server_knows_the_release() {
+    let parts = env!("CARGO_PKG_VERSION").split('.');
+    let release = parts.fold(0, |all, part| {
+        all * 100 + part.parse::<i32>().expect("a number")
+    });
+    let (_server, mut client) = Server::connected();
+    client.assert_has("MODULE LIST", &format!("name, fairlock, ver, {release},"));
 }
 
 /// A server that can load modules, without one.

@@ -11,7 +11,6 @@ mod config;
 mod crowd;
 mod durations;
 mod events;
-mod going_back;
 mod handing_over;
 mod idle;
 mod io_delays;

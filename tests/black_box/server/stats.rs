@@ -186,25 +186,3 @@ fn a_lease_that_ends_without_waiters_is_counted() {
     wait_until("it has expired", || client.run("EXISTS other") == "0");
     assert_eq!(stats(&server)["lease_ends"], 1);
 }
-
-#[test]
-fn gauges_show_who_waits_and_holds_now() {
-    let (server, mut client) = Server::connected();
-    let mut holder = server.connect();
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION");
-    holder.int("FAIRLOCK.ACQUIRE l a SESSION");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    client.run("FAIRLOCK.ACQUIRE l p ENQUEUE");
-    let now = stats(&server);
-    assert_eq!(now["session_locks"], 2);
-    assert_eq!(now["blocked_clients"], 1);
-    assert_eq!(now["locks_with_waiters_or_session"], 2);
-    drop(holder);
-    waiter.int();
-    client.int("FAIRLOCK.RELEASE k b");
-    client.int("FAIRLOCK.ACQUIRE l p NOWAIT");
-    let now = stats(&server);
-    assert_eq!(now["session_locks"], 0);
-    assert_eq!(now["blocked_clients"], 0);
-    assert_eq!(now["locks_with_waiters_or_session"], 0);
-}
