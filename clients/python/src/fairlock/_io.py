@@ -108,7 +108,7 @@ class Io:
     mutex: Any
     bell: Any
     within: Any  # a time limit, where there is one
-    read: Any  # one reply
+    replies: Any  # to commands, on a connection
     receive: Any  # one message; None after silence
     rung: Any  # whether a bell has rung in time, which is then ready for the next time
     start: Any  # a coroutine, in the background
@@ -150,34 +150,26 @@ class Io:
 
     async def send(self, pool: Any, commands: list[Any], timeout: float) -> list[Any]:
         """The replies to a pipeline; a refusal is an exception among them. Where a slot is on its way, the new node is asked if it has the key."""
-        replies = await self._send(pool, commands, timeout)
+        replies = await self.exchange(pool, commands, timeout)
         if type(replies[0]) is redis_errors.AskError and type(pool) is not Line:
             node = self.client.get_node(replies[0].host, replies[0].port)
             if node is not None:
-                _, *replies = await self._send(self.pool_of(node), [("ASKING",), *commands], timeout)
+                _, *replies = await self.exchange(self.pool_of(node), [("ASKING",), *commands], timeout)
         return replies
 
-    async def _send(self, pool: Any, commands: list[Any], timeout: float) -> list[Any]:
-        replies: list[Any] = []
-        async with self.within(timeout):
-            try:
-                connection = await maybe(pool.get_connection(*ANY))
-            except Failure as error:
-                error.is_unsent = True  # type: ignore[union-attr]
-                raise
-            try:
-                await maybe(connection.send_packed_command(connection.pack_commands(commands)))
-                for word, *_ in commands:
-                    try:
-                        replies.append(await self.read(connection, timeout, word == "WAIT"))
-                    except redis_errors.ResponseError as error:
-                        replies.append(error)
-            except BaseException:
-                await maybe(connection.disconnect(True))
-                raise
-            finally:
-                await maybe(pool.release(connection))
-        return replies
+    async def exchange(self, pool: Any, commands: list[Any], timeout: float) -> list[Any]:
+        try:
+            connection = await maybe(pool.get_connection(*ANY))
+        except Failure as error:
+            error.is_unsent = True  # type: ignore[union-attr]
+            raise
+        try:
+            return await self.replies(connection, commands, timeout)
+        except BaseException:
+            await maybe(connection.disconnect(True))
+            raise
+        finally:
+            await maybe(pool.release(connection))
 
     async def open(self, name: str | bytes) -> Line:
         _, _, pool = await self.route(name)

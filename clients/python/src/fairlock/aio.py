@@ -13,11 +13,11 @@ import redis as blocking
 import redis.asyncio as redis
 import redis.exceptions as redis_errors
 
-from . import _errors as errors
-from ._asks import LEAVE
+from ._asks import LEAVE, Ask
 from ._core import Core, Hold
+from ._face import AnyHeld, AnyLocks
 from ._io import CLOSED, IDLE, Io, pushes
-from ._options import Info, LockOptions, LocksOptions, Options
+from ._options import Info, LockOptions, LocksOptions
 
 __all__ = ["Held", "Locks", "Lost"]
 
@@ -73,9 +73,24 @@ class Tasks(Io):
                 raise
             raise last from last.__cause__ or last.__context__
 
-    async def read(self, connection: Any, timeout: float, _is_wait: bool) -> Any:
-        # The timeout around this is the shorter one: after its own it would return None.
-        return await connection.read_response(disable_decoding=True, timeout=timeout + 1)
+    async def exchange(self, pool: Any, commands: list[Any], timeout: float) -> list[Any]:
+        async with self.within(timeout):
+            return await super().exchange(pool, commands, timeout)
+
+    async def replies(self, connection: Any, commands: list[Any], _: float) -> list[Any]:
+        # The time is limited by `exchange`; the library, too, would make a task for each command to do it.
+        limit, connection.socket_timeout = connection.socket_timeout, None
+        replies: list[Any] = []
+        try:
+            await connection.send_packed_command(connection.pack_commands(commands))
+            for _command in commands:
+                try:
+                    replies.append(await connection.read_response(disable_decoding=True))
+                except redis_errors.ResponseError as error:
+                    replies.append(error)
+        finally:
+            connection.socket_timeout = limit
+        return replies
 
     async def receive(self, connection: Any) -> Any:
         return await connection.read_response(disable_decoding=True, timeout=IDLE, **pushes(connection))
@@ -87,6 +102,28 @@ class Tasks(Io):
         is_rung = bell.is_set()
         bell.clear()
         return is_rung
+
+    @staticmethod
+    def run(work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        return work
+
+    async def acquire(self, ask: Ask) -> Hold:
+        task = self.start(self.core.acquire(ask))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError as cancelled:
+            self.core.stop(ask, cancelled)
+            task.add_done_callback(self._give_back)
+            await asyncio.wait([task], timeout=LEAVE)
+            raise
+
+    def _give_back(self, task: asyncio.Task[Hold]) -> None:
+        """What was granted in the moment in which the caller was cancelled."""
+        if not task.cancelled() and task.exception() is None:
+            self.start(self.quietly(self.core.release, task.result()))
+
+    async def to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
+        await asyncio.shield(self.start(work))
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         loop = asyncio.get_running_loop()
@@ -130,23 +167,10 @@ class Tasks(Io):
         return self.holders.setdefault(task, {})
 
 
-class Held:
+class Held(AnyHeld[Coroutine[Any, Any, float], Coroutine[Any, Any, None]]):
     """A lock that is held, to be released by `release()` or by the end of an `async with`."""
 
-    def __init__(self, io: Tasks, hold: Hold) -> None:
-        self._io, self._hold = io, hold
-        hold.user = weakref.ref(self)
-        self.name, self.owner, self.token = hold.name, hold.owner, hold.token
-        self.lost: Lost = hold.lost
-
-    async def renew(self, lease: float | None = None) -> float:
-        """Sets the lease anew, to its own length or another; returns the new lease in seconds."""
-        return await self._hold.core.renew(self._hold, lease)
-
-    async def release(self) -> None:
-        """Gives up the lock. LockLost: it was lost before. Releasing again does nothing."""
-        if self._hold.state in ("held", "lost"):
-            await asyncio.shield(self._io.start(self._hold.core.release(self._hold)))
+    lost: Lost
 
     async def __aenter__(self) -> Held:
         task = asyncio.current_task()
@@ -157,75 +181,23 @@ class Held:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        try:
-            await self.release()
-        except errors.FairlockError as failed:
-            if error is None:
-                raise
-            error.add_note(f"fairlock: the release failed, too: {failed}")
+        await self._release(error)
 
 
-class Locks:
+class Locks(AnyLocks[Coroutine[Any, Any, Held], Coroutine[Any, Any, Held | None], Coroutine[Any, Any, Info]]):
     """Takes fair locks by a client of redis.asyncio: of one server, of Sentinel's master, or of a cluster. The client carries every command.
 
     Options, in seconds, are defaults for its locks; see clients/README.md. It belongs to the event loop in which it is first used.
     """
 
     def __init__(self, client: redis.Redis | redis.RedisCluster, **options: Unpack[LocksOptions]) -> None:
-        self._options = Options().but(options, LocksOptions)
-        self._io = Tasks(client, redis, blocking)
-        self._core = self._io.core = Core(self._options, self._io)
+        self._begin(Tasks(client, redis, blocking), Held, options)
 
     @contextlib.asynccontextmanager
     async def __call__(self, name: str | bytes, **options: Unpack[LockOptions]) -> AsyncIterator[Held]:
         """Holds the lock for the length of an `async with` block, or of a function that it decorates."""
-        async with await self._acquire(name, self._options.but(options)) as held:
+        async with await self.acquire(name, **options) as held:
             yield held
-
-    async def acquire(self, name: str | bytes, **options: Unpack[LockOptions]) -> Held:
-        """The lock, to be released by `held.release()`. NotInTime: not within `wait`."""
-        return await self._acquire(name, self._options.but(options))
-
-    async def try_acquire(self, name: str | bytes, **options: Unpack[LockOptions]) -> Held | None:
-        """The lock if it is available at once, else None."""
-        try:
-            return await self._acquire(name, self._options.but({**options, "wait": 0}))
-        except errors.NotReplicated:
-            raise
-        except errors.NotInTime:
-            return None
-
-    async def info(self, name: str | bytes) -> Info:
-        """The lock's holder, its lease, and how many wait for it."""
-        return await self._core.info(name)
-
-    @property
-    def native(self) -> bool | None:
-        """Whether the server has the module; False: locks are taken by scripts. None: it was not asked yet."""
-        return self._core.native
-
-    async def _acquire(self, name: str | bytes, options: Options) -> Held:
-        mine = self._io.mine() if options.reentrant else {}
-        if (hold := mine.get(name)) is not None:
-            held: Held = self._core.enter_again(hold)
-            return held
-        ask = self._core.ask(name, options)
-        task: asyncio.Task[Hold] = self._io.start(self._core.acquire(ask))
-        try:
-            hold = await asyncio.shield(task)
-        except asyncio.CancelledError as cancelled:
-            self._core.stop(ask, cancelled)
-            task.add_done_callback(self._give_back)
-            await asyncio.wait([task], timeout=LEAVE)
-            raise
-        if options.reentrant:
-            mine[name], hold.entered = hold, mine
-        return Held(self._io, hold)
-
-    def _give_back(self, task: asyncio.Task[Hold]) -> None:
-        """What was granted in the moment in which the caller was cancelled."""
-        if not task.cancelled() and task.exception() is None:
-            self._io.start(self._io.quietly(self._core.release, task.result()))
 
     async def aclose(self) -> None:
         """Ends all waits (Closed); locks that are held are lost. The client stays open."""
