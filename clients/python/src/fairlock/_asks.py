@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import random
 import threading
-import weakref
-from collections import defaultdict
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 import redis.exceptions as redis_errors
@@ -41,16 +40,12 @@ class Ask(Tries):
         # Without a wait there is still the time of one answer.
         super().__init__(name, options, options.command_timeout if options.wait == 0 else options.retry_timeout, core.where)
         self.started, self.ear, self.line = core.now(), core.take_ear(name, options.owner), None
-        self.bell, self.needing = self.ear.bell, options.needs_module()
+        self.bell, self.needing = self.ear.bell, options.needing
         self.over = math.inf if options.wait is None else self.started + options.wait
         self.stop: BaseException | None = None  # the caller is cancelled, or Locks closed
         self.was_answered = self.is_waiting = self.is_unconfirmed = False
         self.retry_after: float | None = None  # seconds for which it is to wait, unless it is woken, before it asks again
         self.is_clean = True  # neither waits nor holds, nor ever will: the owner name can be used again
-
-    def words(self) -> tuple[Any, ...]:
-        way = ("NOWAIT",) if self.options.wait == 0 else ("ENQUEUE", "PATIENCE", ms(self.options.patience))
-        return ("FAIRLOCK.ACQUIRE", self.name, self.ear.owner, *self.options.arguments(), *way)
 
 
 class Asks(Calls):
@@ -64,7 +59,7 @@ class Asks(Calls):
     def begin(self) -> None:
         """Also in a forked child."""
         self.mutex, self.gate, self.asks = threading.RLock(), self.io.gate(ASKS), set[Ask]()
-        self.turns: Any = weakref.WeakValueDictionary()
+        self.firsts: dict[str | bytes, deque[Ask]] = {}  # by name, those that ask for the first time
         self.idle: dict[str | bytes, list[Ear]] = defaultdict(list)
 
     def _hold(self, ask: Ask, token: int, sent: float) -> Hold:
@@ -105,13 +100,7 @@ class Asks(Calls):
     async def acquire(self, ask: Ask) -> Hold:
         """The Hold; else the caller neither waits nor holds, or leaves in the background."""
         try:
-            with self.mutex:
-                turn = self.turns.setdefault(ask.name, self.io.mutex())
-            await self.io.enter(turn)  # The first asks for a name go in the order of the calls.
-            try:
-                hold = await self._try(ask)
-            finally:
-                turn.release()
+            hold = await self._try_first(ask)
             while hold is None:
                 hold = await self._try(ask)
             return hold
@@ -122,6 +111,25 @@ class Asks(Calls):
         finally:
             with self.mutex:
                 self.asks.discard(ask)
+
+    async def _try_first(self, ask: Ask) -> Hold | None:
+        """The first asks for a name go one after the other, in the order of the calls."""
+        with self.mutex:
+            firsts = self.firsts.setdefault(ask.name, deque())
+            firsts.append(ask)
+        try:
+            while firsts[0] is not ask:
+                await self.io.pause(math.inf, ask.bell)
+            with self.mutex:
+                ask.bell.clear()  # It rang for this, and is not to end a wait for the lock.
+            return await self._try(ask)
+        finally:
+            with self.mutex:
+                firsts.remove(ask)
+                if firsts:
+                    firsts[0].bell.set()
+                else:
+                    del self.firsts[ask.name]
 
     async def _withdraw(self, ask: Ask) -> None:
         if ask.is_waiting or ask.is_granted or ask.is_unheard:
@@ -160,9 +168,9 @@ class Asks(Calls):
         if ask.options.session and ask.line is None:
             ask.line = await self.io.open(ask.name)
         await self.io.enter(self.gate)
-        sent = self.now()
+        sent, words = self.now(), ("FAIRLOCK.ACQUIRE", ask.name, ask.ear.owner, *ask.options.arguments)
         try:
-            reply, is_confirmed = await self._call(ask, ask.words(), confirm=True, line=ask.line)
+            reply, is_confirmed = await self._call(ask, words, confirm=True, line=ask.line)
         finally:
             self.gate.release()
         ask.was_answered, ask.is_unconfirmed = True, not is_confirmed
@@ -229,16 +237,12 @@ class Asks(Calls):
         """Whether the owner neither waits nor holds any more. A given owner may hold it by another caller's ask."""
         tries, timeout = Tries(ask.name, ask.options, longest, ask.where), min(longest, ask.options.command_timeout)
         ask.is_clean = False
-        while True:
-            try:
-                has_left, _ = await self._call(tries, ("FAIRLOCK.CANCEL", ask.name, ask.ear.owner), timeout=timeout)
-                ask.is_clean = has_left == 1
-                if not has_left and (ask.is_granted or ask.is_unheard or not ask.ear.is_given):
-                    await self._call(tries, ("FAIRLOCK.RELEASE", ask.name, ask.ear.owner), timeout=timeout)
-                ask.is_granted = False
-                return True
-            except Failure as error:
-                try:
-                    await self._failed(tries, error)
-                except errors.FairlockError as failed:  # NOTHELD is as good.
-                    return self.is_closed or not isinstance(failed, errors.Unavailable)
+        try:
+            has_left = await self._again(tries, "FAIRLOCK.CANCEL", ask.name, ask.ear.owner, timeout=timeout)
+            ask.is_clean = has_left == 1
+            if not has_left and (ask.is_granted or ask.is_unheard or not ask.ear.is_given):
+                await self._again(tries, "FAIRLOCK.RELEASE", ask.name, ask.ear.owner, timeout=timeout)
+        except errors.FairlockError as failed:  # NOTHELD is as good.
+            return self.is_closed or not isinstance(failed, errors.Unavailable)
+        ask.is_granted = False
+        return True

@@ -93,6 +93,14 @@ class Calls:
             else:
                 raise failed
 
+    async def _again(self, tries: Tries, *words: Any, timeout: float | None = None) -> Any:
+        """The reply, also after failures that pass."""
+        while True:
+            try:
+                return (await self._call(tries, words, timeout=timeout))[0]
+            except Failure as error:
+                await self._failed(tries, error)
+
     def _without_module(self, error: Any, where: str) -> None:
         with self.mutex:
             self.native, has_warned, self.has_warned = False, self.has_warned, True
@@ -120,10 +128,4 @@ class Calls:
 
     async def info(self, name: str | bytes) -> Info:
         check_name(name)
-        tries = Tries(name, self.options, self.options.command_timeout, self.where)
-        while True:
-            try:
-                reply, _ = await self._call(tries, ("FAIRLOCK.INFO", name))
-                return Info.of(reply)
-            except Failure as error:
-                await self._failed(tries, error)
+        return Info.of(await self._again(Tries(name, self.options, self.options.command_timeout, self.where), "FAIRLOCK.INFO", name))

@@ -194,17 +194,16 @@ class Core(Asks):
         """Whether the server has said that it is released, to the only request for that."""
         tries = Tries(hold.name, hold.options, longest, hold.where)
         tries.end = max(hold.end, self.now())
-        while True:
-            try:
-                await self._call(tries, ("FAIRLOCK.RELEASE", hold.name, hold.owner, "TOKEN", hold.token))
-                return not tries.is_unheard
-            except Failure as error:
-                if errors.code_of(error) == "NOTHELD":
-                    if tries.is_unheard:  # The first request has released it; only its reply was lost.
-                        return False
-                    self._set_lost(hold, "notheld")
-                    raise hold.loss() from error
-                await self._failed(tries, error)
+        try:
+            await self._again(tries, "FAIRLOCK.RELEASE", hold.name, hold.owner, "TOKEN", hold.token)
+        except errors.Refused as refused:
+            if refused.code != "NOTHELD":
+                raise
+            if tries.is_unheard:  # The first request has released it; only its reply was lost.
+                return False
+            self._set_lost(hold, "notheld")
+            raise hold.loss() from refused
+        return not tries.is_unheard
 
     async def close(self) -> None:
         """All waits end, and leave their queues; held locks are lost."""

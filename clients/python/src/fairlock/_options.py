@@ -134,6 +134,9 @@ class Options:
     command_timeout: float = 5
     release_timeout: float = 5
     hooks: Hooks = Hooks()
+    # Made of these:
+    arguments: tuple[Any, ...] = dataclasses.field(init=False)  # of each ACQUIRE
+    needing: str | None = dataclasses.field(init=False)  # the option that scripts do not have
 
     def __post_init__(self) -> None:
         for name, (kind, wanted, least, most) in CHECKS.items():
@@ -149,6 +152,13 @@ class Options:
             raise ValueError(f"module is not 'auto' or 'required': {self.module!r}")
         if self.owner == "*":
             raise ValueError("owner is * (a connection's own identity), which connections here are not kept for")
+        limit: tuple[Any, ...] = () if self.limit is None else (self.limit,)
+        shared = ("SHARED", *limit) if self.shared or limit else ()
+        session = ("SESSION",) if self.session else ()
+        way = ("NOWAIT",) if self.wait == 0 else ("ENQUEUE", "PATIENCE", ms(self.patience))
+        object.__setattr__(self, "arguments", (*shared, "LEASE", ms(self.lease), "ONCE", *session, *way))
+        needing = {"session": session, "limit": limit, "shared": shared}
+        object.__setattr__(self, "needing", next((name for name, words in needing.items() if words), None))
 
     def but(self, changes: Any, known: Any = LockOptions) -> Options:
         """These options, overridden by a caller's."""
@@ -156,21 +166,6 @@ class Options:
             if name not in known.__annotations__:
                 raise TypeError(f"there is no option {name!r}; there are {', '.join(known.__annotations__)}")
         return dataclasses.replace(self, **changes) if changes else self
-
-    def needs_module(self) -> str | None:
-        """The option that scripts do not have."""
-        asked = {"session": self.session, "limit": self.limit is not None, "shared": self.shared}
-        return next((name for name, is_asked in asked.items() if is_asked), None)
-
-    def arguments(self) -> list[Any]:
-        """The arguments of ACQUIRE in every ask."""
-        words: list[Any] = []
-        if self.shared or self.limit is not None:
-            words.append("SHARED")
-        if self.limit is not None:
-            words.append(self.limit)
-        words += ["LEASE", ms(self.lease), "ONCE"]
-        return [*words, "SESSION"] if self.session else words
 
 
 def check_name(name: Any) -> None:
