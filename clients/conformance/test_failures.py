@@ -219,17 +219,18 @@ def test_r59a_passwords(driver, servers, name, code, password, hint):
 
 
 def test_r59b_denied(driver, servers, name, mode):
-    """NOPERM is refused with a hint: to the user's rule; where ROLE is missing to `sync_timeout`, and the grant is given back."""
+    """NOPERM is refused with a hint: to the user's rule; where ROLE or WAIT is missing to `sync_timeout`, and the grant is given back."""
     one = servers()
     view, locks = one.view(), driver.new(one.client(username="worker", password="secret"))
     rights = ["+@all", "-evalsha", "-eval"] + (["-fairlock.acquire"] if mode == "module" else [])
     view.run("ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", *rights)
     failed = locks.fails(name)
     assert (failed.type, failed.code) == ("Refused", "NOPERM") and "SECURITY.md" in failed.text
-    view.run("ACL", "SETUSER", "worker", "+@all", "-role")
-    locks = driver.new(one.client(username="worker", password="secret"))  # The first may have asked for the role already.
-    failed = locks.fails(name)
-    assert failed.code == "NOPERM" and "synctimeout" in failed.text.replace("_", "").lower() and view.is_free(name)
+    for command, options in ("role", {}), ("wait", {"min_replicas": 1}):
+        view.run("ACL", "SETUSER", "worker", "+@all", f"-{command}")
+        locks = driver.new(one.client(username="worker", password="secret"))  # The first may have asked for the role already.
+        failed = locks.fails(name, **options)
+        assert failed.code == "NOPERM" and "synctimeout" in failed.text.replace("_", "").lower() and view.is_free(name)
     locks.acquire(name, sync_timeout=0).release()
 
 

@@ -149,7 +149,7 @@ export class Line extends EventEmitter {
   /** The replies to commands in one pipeline; those after the first may be a Failure. */
   call(commands: string[][], longest: number): Promise<unknown[]> {
     const { library, address, timeout } = this.server;
-    const answer = this.open().then(() => settled(library.call(this.#raw, commands), address)).catch(async (failure: Failure) => {
+    const answer = this.#open().then(() => settled(library.call(this.#raw, commands), address)).catch(async (failure: Failure) => {
       if (failure.code === 'NOAUTH') await new Promise(setImmediate); // Only then ioredis 5.3 says why.
       throw failure.code === 'NOAUTH' ? (this.#failure ?? failure) : failure;
     });
@@ -161,7 +161,7 @@ export class Line extends EventEmitter {
     return longest < timeout ? within(longest, answered, () => this.server.unanswered()) : answered;
   }
 
-  open(): Promise<unknown> {
+  #open(): Promise<unknown> {
     return (this.#opened ??= this.#orClosed(this.#raw.connect(), true));
   }
 
@@ -180,7 +180,7 @@ export class Line extends EventEmitter {
 
   /** Resolves when the subscription is confirmed; with one that stands already, when the connection has answered. */
   async listen(channel: string, wake: () => void): Promise<void> {
-    await this.open();
+    await this.#open();
     if (this.listeners(channel).includes(wake)) return this.#orClosed(this.#raw.ping());
     try {
       await this.#orClosed(this.server.library.subscribe(this.#raw, channel, (_, its) => this.emit(its), this.#isSharded));

@@ -101,3 +101,12 @@ export class Failure extends Error {
     return `; SECURITY.md at ${HOME} has a user for this package${/'(role|wait)'/i.test(this.text) ? ', or say syncTimeout: 0' : ''}`;
   }
 }
+
+/** Whether it may have been carried out though no reply has come. */
+export function isLost(error: unknown): boolean {
+  return error instanceof Failure && error.code === undefined;
+}
+
+export function codeOf(error: unknown): string | undefined {
+  return (error as Failure | undefined)?.code;
+}

@@ -1,55 +1,143 @@
 // A lock that is held.
 
-import type { Line } from './clients.js';
-import { FairlockError, LockLost } from './errors.js';
+import { SHORTEST } from './asks.js';
+import type { Ask, Grant } from './asks.js';
+import { FairlockError, Failure, LockLost, NotReplicated, isLost } from './errors.js';
 import type { Cause } from './errors.js';
-import { callHook, checkLease } from './options.js';
+import { callHook, checkLease, ms, warn } from './options.js';
 import type { LockEvent } from './options.js';
-import { codeOf, keeping, releasing, renewal } from './protocol.js';
-import type { Kept } from './protocol.js';
-import { Runner } from './runner.js';
-import type { Sender } from './sender.js';
+import { LONGEST_TIMER } from './timers.js';
+import { FIRST_PAUSE, insisting } from './tries.js';
 
 /** What goes on without Held, to which it has a weak reference: once nobody can release the lock, it is not renewed. */
 export class Hold {
   state: 'held' | 'lost' | 'released' = 'held';
   /** Of the same caller: see `reentrant`. */
   count = 1;
+  readonly token: number;
   readonly lost = new AbortController();
-  readonly keeper: Runner;
+  readonly #acquired = performance.now();
+  /** Its length, when it ends, and when the next renewal is due. */
+  lease = 0;
+  end = 0;
+  #due = 0;
+  #timer: NodeJS.Timeout | undefined;
+  /** Whether there is nobody left who could release it. */
+  isAbandoned = (): boolean => false;
 
-  /** `over` is called once: with true if the owner's name may be used again. */
-  constructor(
-    readonly kept: Kept, readonly sender: Sender, private readonly line: Line | undefined, private readonly over: (isClean: boolean) => void,
-  ) {
-    this.keeper = this.runner(true);
-    line?.once('closed', () => this.lose('connection'));
-    this.keeper.carryOut(keeping(kept)).then((cause) => (cause ? this.lose(cause) : this.end('released', false)), () => {});
+  constructor(readonly ask: Ask, { token, sent }: Grant, private readonly holds: Set<Hold>) {
+    this.token = token;
+    holds.add(this);
+    ask.line?.once('closed', () => this.lose('connection'));
+    this.#set(ask.options.lease, sent);
+    this.#tell('onAcquired', { waited: this.#acquired - ask.started });
   }
 
-  runner(isInBackground: boolean): Runner {
-    return new Runner(this.sender, this.kept.ask.name, { isInBackground, line: this.line });
+  #tell(which: 'onAcquired' | 'onLost' | 'onReleased', more: Partial<LockEvent>): void {
+    const { name, options, ear: { owner } } = this.ask;
+    callHook(options.hooks, which, { name, owner, token: this.token, ...more });
   }
 
-  tell(which: 'onAcquired' | 'onLost' | 'onReleased', more: Partial<LockEvent>): void {
-    const { token, ask: { name, owner, options } } = this.kept;
-    callHook(options.hooks, which, { name, owner, token, ...more });
+  /** The lease, from when it was asked for. */
+  #set(lease: number, sent: number): void {
+    const { renew, session } = this.ask.options;
+    this.lease = lease;
+    this.end = sent + lease;
+    this.#due = renew || session ? sent + lease / 3 : Infinity;
+    this.#arm();
   }
 
-  end(state: 'lost' | 'released', isClean: boolean): void {
-    this.state = state;
-    this.keeper.end(undefined);
-    this.over(isClean);
-    this.line?.close();
+  #arm(): void {
+    clearTimeout(this.#timer);
+    if (this.state !== 'held') return;
+    const next = Math.min(this.#due, this.end) - performance.now();
+    this.#timer = setTimeout(() => this.#keep(), Math.min(next, LONGEST_TIMER)).unref();
+  }
+
+  /** Renews when it is time to, until the lock is lost or abandoned. */
+  async #keep(): Promise<void> {
+    if (this.state !== 'held') return;
+    // Timers may ring a little early.
+    if (this.end - performance.now() < 1) return this.lose('lease');
+    if (this.#due > performance.now()) return this.#arm();
+    if (this.isAbandoned()) return this.#over('released', false);
+    try {
+      await this.renew(this.lease);
+    } catch (error) {
+      if (this.state !== 'held') return;
+      if (error instanceof Failure && !error.isPassing) warn(`the lock ${this.ask.name} cannot be renewed: ${error.message}`);
+      this.#due = performance.now() + Math.max(this.lease / 10, FIRST_PAUSE);
+      this.#arm();
+    }
+  }
+
+  /** Once; resolves to the lease that the server says is set. */
+  async renew(lease: number): Promise<number> {
+    const { sender, name, options, line, ear: { owner } } = this.ask;
+    const longest = Math.min(options.commandTimeout + options.syncTimeout, this.end - performance.now());
+    const words = ['FAIRLOCK.RENEW', name, owner, 'LEASE', ms(lease)];
+    const { reply, isConfirmed, refusal, sent, address } = await sender.send({ words, longest, confirm: options, line });
+    if (reply === null) {
+      this.lose('notheld');
+      throw new LockLost(name, 'notheld');
+    }
+    if (refusal) throw refusal;
+    if (!isConfirmed) throw new NotReplicated(`${name}: too few replicas of ${address} have confirmed the renewal`);
+    this.#set(lease, sent);
+    return Number(reply);
+  }
+
+  /** LockLost: it was lost before. */
+  async release(): Promise<void> {
+    let isClean = false;
+    try {
+      isClean = await this.#release();
+    } catch (error) {
+      if (error instanceof LockLost) this.lost.abort(error);
+      throw error;
+    } finally {
+      this.#over('released', isClean);
+    }
+    this.#tell('onReleased', { held: performance.now() - this.#acquired });
+  }
+
+  /** Whether that was clean: the owner's name may be used again. */
+  #release(isInBackground = false): Promise<boolean> {
+    const { sender, name, options, ear: { owner } } = this.ask;
+    const most = Math.max(0, Math.min(options.releaseTimeout, this.end - performance.now()));
+    const longest = Math.min(options.commandTimeout, Math.max(SHORTEST, most));
+    const words = ['FAIRLOCK.RELEASE', name, owner, 'TOKEN', String(this.token)];
+    let mayHaveArrived = false;
+    const releasing = async (): Promise<boolean> => {
+      try {
+        const { reply } = await sender.send({ words, longest });
+        if (reply === null && !mayHaveArrived) throw new LockLost(name, 'notheld');
+        return Number(reply) === 0 && !mayHaveArrived;
+      } catch (error) {
+        mayHaveArrived ||= isLost(error);
+        throw error;
+      }
+    };
+    return insisting(name, most, releasing, isInBackground);
   }
 
   lose(cause: Cause): void {
     if (this.state !== 'held') return;
-    this.end('lost', false);
-    this.lost.abort(new LockLost(this.kept.ask.name, cause));
-    this.tell('onLost', { cause, held: performance.now() - this.kept.acquired });
+    this.#over('lost', false);
+    this.lost.abort(new LockLost(this.ask.name, cause));
+    this.#tell('onLost', { cause, held: performance.now() - this.#acquired });
     // The lease is over perhaps only by this side's clock.
-    if (cause === 'lease') new Runner(this.sender, this.kept.ask.name, { isInBackground: true }).carryOut(releasing(this.kept)).catch(() => {});
+    if (cause === 'lease') this.#release(true).catch(() => {});
+  }
+
+  #over(state: 'lost' | 'released', isClean: boolean): void {
+    const { ears, ear, name, line } = this.ask;
+    this.state = state;
+    clearTimeout(this.#timer);
+    this.holds.delete(this);
+    ear.released = this.token;
+    ears.give(name, ear, isClean);
+    line?.close();
   }
 }
 
@@ -66,11 +154,12 @@ export class Held implements AsyncDisposable {
   /** @internal */
   constructor(hold: Hold) {
     this.#hold = hold;
-    ({ name: this.name, owner: this.owner } = hold.kept.ask);
-    this.token = hold.kept.token;
+    this.name = hold.ask.name;
+    this.owner = hold.ask.ear.owner;
+    this.token = hold.token;
     this.lost = hold.lost.signal;
     const itself = new WeakRef(this);
-    hold.kept.isAbandoned = () => itself.deref() === undefined;
+    hold.isAbandoned = () => itself.deref() === undefined;
   }
 
   /** @internal The same caller acquires it again. */
@@ -86,36 +175,18 @@ export class Held implements AsyncDisposable {
     const hold = this.#hold;
     if (hold.state === 'lost') throw this.lost.reason;
     if (hold.state === 'released') throw new FairlockError(`${this.name}: the lock was released`);
-    try {
-      const set = await hold.runner(false).carryOut(renewal(hold.kept, lease ?? hold.kept.lease));
-      hold.keeper.wake();
-      return set;
-    } catch (error) {
-      if (codeOf(error) !== 'NOTHELD' || hold.state !== 'held') throw error;
-      hold.lose('notheld');
-      throw this.lost.reason;
-    }
+    const longest = Math.min(hold.ask.options.retryTimeout, hold.end - performance.now());
+    return insisting(this.name, longest, () => hold.renew(lease ?? hold.lease));
   }
 
   /** Gives up the lock. LockLost: it was lost before. Releasing again does nothing. */
   async release(): Promise<void> {
     const hold = this.#hold;
     const { state } = hold;
-    if (state === 'released') return;
-    if (state === 'held' && --hold.count > 0) return;
+    if (state === 'released' || (state === 'held' && --hold.count > 0)) return;
     hold.state = 'released';
     if (state === 'lost') throw this.lost.reason;
-    hold.keeper.end(undefined);
-    let isClean = false;
-    try {
-      isClean = await new Runner(hold.sender, this.name).carryOut(releasing(hold.kept));
-    } catch (error) {
-      if (error instanceof LockLost) hold.lost.abort(error);
-      throw error;
-    } finally {
-      hold.end('released', isClean);
-    }
-    hold.tell('onReleased', { held: performance.now() - hold.kept.acquired });
+    await hold.release();
   }
 
   [Symbol.asyncDispose](): Promise<void> {

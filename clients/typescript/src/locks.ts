@@ -2,42 +2,52 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setMaxListeners } from 'node:events';
-import { Line, Servers } from './clients.js';
+import { Ask, Ears } from './asks.js';
+import { Servers } from './clients.js';
 import type { Client } from './clients.js';
 import { Closed, NotInTime, NotReplicated } from './errors.js';
 import { Held, Hold } from './held.js';
-import { callHook, checkName, optionsOfLock, optionsOfLocks } from './options.js';
+import { checkName, optionsOfLock, optionsOfLocks } from './options.js';
 import type { LockOptions, LocksOptions, Options } from './options.js';
-import { Ask, acquiring, informing, isLost, leaving } from './protocol.js';
-import type { LockInfo } from './protocol.js';
-import { Ears, Runner } from './runner.js';
 import { Sender } from './sender.js';
-import { within } from './timers.js';
+import { insisting } from './tries.js';
 
 // Node 18 has none; TypeScript's output for `await using` looks here.
 const dispose = Symbol as { asyncDispose?: symbol };
 if (!dispose.asyncDispose) Object.defineProperty(Symbol, 'asyncDispose', { value: Symbol.for('Symbol.asyncDispose') });
 
-const WITHDRAW = 1000; // ms that leaving the queue is waited for
-const now = (): number => performance.now();
+/** The state of a lock at the server. With several holders, `owner` to `session` describe one. Milliseconds. */
+export interface LockInfo {
+  /** Null when the lock is free. */
+  owner: string | null;
+  holds: number;
+  /** The remaining lease; 0 when free, -1 if it is held without one. */
+  lease: number;
+  /** Null when free, and if a script took the lock. */
+  token: number | null;
+  session: boolean;
+  waiting: number;
+  holders: number;
+  /** 1 is exclusive; 0 when free or without a limit. */
+  limit: number;
+}
 
 type Work<T> = (held: Held) => Promise<T> | T;
 
 /** Takes fair locks at the servers of a client, by that client. Options are defaults for its locks. */
 export class Locks implements AsyncDisposable {
   readonly #options: Options;
-  readonly #servers: Servers;
   readonly #sender: Sender;
   readonly #ears = new Ears();
   readonly #entered = new AsyncLocalStorage<ReadonlyMap<string, Held>>();
   readonly #holds = new Set<Hold>();
-  readonly #asking = new Map<Runner, Promise<unknown>>();
+  readonly #asking = new Map<Ask, Promise<unknown>>();
   #isClosed = false;
 
   constructor(client: Client, options: LocksOptions = {}) {
     this.#options = optionsOfLocks(options);
-    this.#servers = new Servers(client, this.#options.commandTimeout);
-    this.#sender = new Sender(this.#servers, this.#options.module);
+    const { commandTimeout, module } = this.#options;
+    this.#sender = new Sender(new Servers(client, commandTimeout), module);
   }
 
   /** The lock, to be released. Rejects with NotInTime if it does not become available within `wait`. */
@@ -80,69 +90,22 @@ export class Locks implements AsyncDisposable {
     checkName(name);
     if (this.#isClosed) throw new Closed('Locks is closed');
     const outer = options.reentrant ? this.#entered.getStore()?.get(name) : undefined;
-    return outer?.enter() ? outer : this.#ask(name, options);
-  }
-
-  async #ask(name: string, options: Options): Promise<Held> {
+    if (outer?.enter()) return outer;
     const { signal } = options;
     signal?.throwIfAborted();
-    const ear = this.#ears.take(name, options.owner);
-    const onQueued = (): void => callHook(options.hooks, 'onWait', { name, owner: ear.owner });
-    const ask = new Ask(name, ear.owner, options, now, Math.random, () => ear.isHeard, onQueued);
-    ask.released = ear.released;
-    const open = options.session ? () => this.#line(name) : undefined;
-    const runner = new Runner(this.#sender, name, { servers: this.#servers, ear, open });
-    ear.wake = runner.wake;
-    const cancel = (): void => runner.end(signal?.reason);
+    const ask = new Ask(this.#sender, this.#ears, name, options);
+    const cancel = (): void => ask.end(signal?.reason);
     // One signal may end many waits: without this, Node takes that for a leak.
     if (signal) setMaxListeners(0, signal);
     signal?.addEventListener('abort', cancel);
-    const asking = runner.carryOut(acquiring(ask)).then(
-      (kept) => {
-        const hold: Hold = new Hold(kept, this.#sender, runner.line, (isClean) => {
-          this.#holds.delete(hold);
-          ear.released = kept.token;
-          this.#ears.give(name, ear, isClean);
-        });
-        this.#holds.add(hold);
-        hold.tell('onAcquired', { waited: kept.acquired - ask.started });
-        return new Held(hold);
-      },
-      async (error: unknown) => {
-        ear.released = Math.max(ear.released, ask.released);
-        const left = this.#left(ask, runner).then((isClean) => this.#ears.give(name, ear, isClean), () => ear.end());
-        await within(WITHDRAW, left, () => {});
-        throw error;
-      },
-    );
-    this.#asking.set(runner, asking);
+    const asking = ask.acquire();
+    this.#asking.set(ask, asking);
     try {
-      return await asking;
+      return new Held(new Hold(ask, await asking, this.#holds));
     } finally {
       signal?.removeEventListener('abort', cancel);
-      this.#asking.delete(runner);
+      this.#asking.delete(ask);
     }
-  }
-
-  /** The connection of a session. */
-  async #line(name: string): Promise<Line> {
-    const line = new Line(await this.#servers.at(name), true);
-    await line.open();
-    return line;
-  }
-
-  /** For a caller that gives up: leaves the queue, when it is known what its last ask has brought. */
-  async #left(ask: Ask, runner: Runner): Promise<boolean> {
-    await runner.pending?.then(
-      ({ reply }) => {
-        ask.isGranted ||= Number(reply) > 0;
-        ask.isQueued ||= Array.isArray(reply);
-      },
-      (error: unknown) => (ask.isUnheard ||= isLost(error)),
-    );
-    runner.line?.close();
-    if (!ask.isQueued && !ask.isUnheard && !ask.isGranted) return true;
-    return new Runner(this.#sender, ask.name, { isInBackground: true }).carryOut(leaving(ask));
   }
 
   /** Whether the server has the module; undefined before it was asked for the first time. */
@@ -153,20 +116,29 @@ export class Locks implements AsyncDisposable {
   /** The lock's holder, and how many wait for it. */
   async info(name: string): Promise<LockInfo> {
     checkName(name);
-    return new Runner(this.#sender, name).carryOut(informing(name, this.#options, now));
+    const { commandTimeout: longest } = this.#options;
+    const { reply } = await insisting(name, longest, () => this.#sender.send({ words: ['FAIRLOCK.INFO', name], longest }));
+    const { next: _, ...info } = Object.fromEntries(pairs(reply));
+    return { ...info, session: Boolean(info.session) } as LockInfo; // of RESP3 it is one already
   }
 
   /** Ends all waits (Closed) and closes the package's connections; locks that are held are lost. The client stays open. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const hold of this.#holds) hold.lose('closed');
-    for (const runner of this.#asking.keys()) runner.end(new Closed('Locks is closed'));
+    for (const ask of this.#asking.keys()) ask.end(new Closed('Locks is closed'));
     await Promise.allSettled(this.#asking.values());
-    this.#ears.close();
-    this.#servers.close();
+    this.#sender.servers.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
+}
+
+/** Names and values, which RESP2 has as a list, and RESP3 as a map. */
+function pairs(reply: unknown): [string, unknown][] {
+  if (reply instanceof Map) return [...reply];
+  if (!Array.isArray(reply)) return Object.entries(Object(reply));
+  return reply.flatMap((key, place) => (place % 2 === 0 ? [[key, reply[place + 1]] as [string, unknown]] : []));
 }

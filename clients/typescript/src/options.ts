@@ -129,6 +129,11 @@ export function checkLease(lease: unknown): void {
   check('lease', CHECKS.lease, lease);
 }
 
+/** Whole milliseconds, rounded up, for the server. */
+export function ms(duration: number): string {
+  return String(Math.max(1, Math.ceil(duration)));
+}
+
 /** One that is async may fail later. */
 export function callHook(hooks: Hooks, which: keyof Hooks, event: LockEvent): void {
   const call = async (): Promise<void> => hooks[which]?.(event);

@@ -1,15 +1,17 @@
 // One command to a lock's master: to the module, or as a script where the server has none; and confirmed by replicas.
 
 import type { Line, Server, Servers } from './clients.js';
-import { Failure } from './errors.js';
-import { warn } from './options.js';
+import { Failure, codeOf } from './errors.js';
+import { ms, warn } from './options.js';
 import type { Options } from './options.js';
-import { codeOf, ms } from './protocol.js';
-import type { Answer, Step } from './protocol.js';
-import { within } from './timers.js';
 import { neededBy, scripted } from './scripts.js';
+import { within } from './timers.js';
 
-type Send = Step & { do: 'send' };
+/** The reply to a command, null for NOTHELD; whether replicas have confirmed it, or why they could not be asked; and when it was sent. */
+export interface Answer { reply: unknown; isConfirmed: boolean; refusal: Failure | undefined; sent: number; address: string }
+
+/** A command, by a connection of its own if it is given one; `confirm` says which replicas have to confirm it. */
+interface Call { words: string[]; longest: number; confirm?: Options; line?: Line | undefined }
 
 const LEARN = 1000; // ms, at most
 
@@ -18,33 +20,32 @@ export class Sender {
   isNative: boolean | undefined;
   #hasWarned = false;
 
-  constructor(private readonly servers: Servers, private readonly module: 'auto' | 'required') {}
+  constructor(readonly servers: Servers, private readonly module: 'auto' | 'required') {}
 
-  /** Sends it on the connection for commands, or on the given one. */
-  async send(name: string, step: Send, line?: Line): Promise<Answer> {
+  async send(call: Call): Promise<Answer> {
+    const { words: [, name = ''], longest, line } = call;
     try {
-      return await this.#sendTo(line?.server ?? (await this.servers.at(name)), step, line);
+      return await this.#sendTo(line?.server ?? (await this.servers.at(name)), call);
     } catch (error) {
       if (!this.servers.isCluster || !(error instanceof Failure && error.isPassing)) throw error;
-      if (error.code === 'ASK' && !line) return this.#sendAround(step, error);
+      if (error.code === 'ASK' && !line) return this.#sendAround(call, error);
       if (error.code === 'MOVED') line?.close(error);
       // The client learns by it where the slot is now. It is what the user may run, and the server knows.
       const words = [this.isNative === false ? 'PTTL' : 'FAIRLOCK.INFO', name];
-      await this.servers.learn(name, words, Math.min(step.longest, LEARN)).catch(() => {});
+      await this.servers.learn(name, words, Math.min(longest, LEARN)).catch(() => {});
       throw error;
     }
   }
 
   /** The lock's keys are at the node that imports its slot: each of the other masters points elsewhere. */
-  async #sendAround(step: Send, error: Failure): Promise<Answer> {
-    const answers = (await this.servers.masters()).map((server) => this.#sendTo(server, step, undefined, [['ASKING']]));
+  async #sendAround(call: Call, error: Failure): Promise<Answer> {
+    const answers = (await this.servers.masters()).map((server) => this.#sendTo(server, call, [['ASKING']]));
     return Promise.any(answers).catch(({ errors }: AggregateError) => {
       throw errors.find((each) => !['MOVED', 'ASK'].includes(codeOf(each) ?? '')) ?? error;
     });
   }
 
-  async #sendTo(server: Server, { words, confirm, longest }: Send, line: Line | undefined, before: string[][] = []): Promise<Answer> {
-    const { address } = server;
+  async #sendTo(server: Server, { words, longest, confirm, line }: Call, before: string[][] = []): Promise<Answer> {
     const count = least(server, confirm);
     const asked = typeof count === 'number' ? count : await within(longest, count, () => server.unanswered());
     const wait = asked > 0 ? [['WAIT', String(asked), ms(confirm!.syncTimeout)]] : [];
@@ -54,9 +55,12 @@ export class Sender {
       const replies = await link.call([...before, its, ...wait], longest);
       if (replies[before.length] instanceof Failure) throw replies[before.length];
       return replies.slice(before.length);
+    }).catch((error: unknown) => {
+      if (codeOf(error) !== 'NOTHELD') throw error;
+      return [null];
     });
-    if (confirmed instanceof Failure && Number(reply) > 0) throw confirmed;
-    return { reply, isConfirmed: asked === 0 || Number(confirmed) >= asked, sent, at: performance.now(), address };
+    const refusal = confirmed instanceof Failure && Number(reply) > 0 ? confirmed : undefined;
+    return { reply, isConfirmed: asked === 0 || Number(confirmed) >= asked, refusal, sent, address: server.address };
   }
 
   async #worded<T>(words: string[], send: (words: string[]) => Promise<T>): Promise<T> {
@@ -69,7 +73,7 @@ export class Sender {
     }
     try {
       const result = await send(words);
-      if (words[0]!.startsWith('FAIRLOCK')) this.isNative = true;
+      this.isNative = true;
       return result;
     } catch (error) {
       if (!(error instanceof Failure && (error.isUnknown || error.isDenied))) throw error;

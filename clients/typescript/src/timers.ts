@@ -1,18 +1,7 @@
 // Timers for any length of time.
 
-const PIECE = 2 ** 31 - 1; // ms: the longest that a timer of JavaScript takes, 24.8 days
-
-/** Rings once; what no timer can hold is waited for in pieces. The function that it returns stops it. */
-export function after(wait: number, ring: () => void, keepsAlive = true): () => void {
-  let timer: NodeJS.Timeout;
-  const arm = (left: number): void => {
-    const piece = Math.min(Math.max(0, left), PIECE);
-    timer = setTimeout(() => (left > piece ? arm(left - piece) : ring()), piece);
-    if (!keepsAlive) timer.unref();
-  };
-  arm(wait);
-  return () => clearTimeout(timer);
-}
+/** In ms, 24.8 days: no timer of JavaScript takes more. Who is called by then looks at the clock again. */
+export const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** What the work results in, or what `late` says if that takes longer. */
 export function within<T>(longest: number, work: Promise<T>, late: () => T | Error): Promise<T> {
@@ -24,7 +13,7 @@ export function within<T>(longest: number, work: Promise<T>, late: () => T | Err
       else resolve(instead as T);
     };
     // If this process is what is late, the answer may be there already.
-    const stop = after(longest, () => setImmediate(ring));
-    work.then(resolve, reject).finally(() => ((isDone = true), stop()));
+    const timer = setTimeout(() => setImmediate(ring), Math.min(longest, LONGEST_TIMER));
+    work.then(resolve, reject).finally(() => ((isDone = true), clearTimeout(timer)));
   });
 }
