@@ -1,4 +1,4 @@
-//! `FAIRLOCK.ACQUIRE`: take-over, identity.
+//! `FAIRLOCK.ACQUIRE`: take-over, identity, RESP3.
 
 use fairlock_testing::Server;
 
@@ -43,4 +43,14 @@ fn a_star_is_the_connections_own_identity() {
     assert_eq!(id, one.id.to_string());
     two.assert_error("FAIRLOCK.RELEASE k *", "NOTHELD");
     one.assert_reply("FAIRLOCK.RELEASE k *", "0");
+}
+
+#[test]
+fn replies_are_the_same_in_resp3() {
+    let server = Server::start();
+    let mut client = server.connect_resp3();
+    assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
+    client.assert_reply("FAIRLOCK.ACQUIRE k b NOWAIT", "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k b WAIT 5", "(nil)");
+    client.assert_start("FAIRLOCK.ACQUIRE k b ENQUEUE", "[1, ");
 }

@@ -1,6 +1,6 @@
 //! Permissions, and the server's information on each command: users, key patterns, flags, keys, documentation.
 
-use fairlock_testing::commands::{COMMANDS, SCRIPTS};
+use fairlock_testing::commands::{COMMANDS, SCRIPTS, of_a_lock, on};
 use fairlock_testing::{Blocked, Client, Server, Wire, show, wait_until};
 use redis::Value;
 
@@ -288,5 +288,27 @@ fn breaking_a_lock_takes_the_permission_of_an_administrator() {
         assert_eq!(reply == "1", may, "{permissions}: {reply}");
         assert_eq!(reply.starts_with(REFUSED), !may, "{permissions}: {reply}");
         assert_eq!(admin.run("EXISTS a") == "0", may, "{permissions}");
+    }
+}
+
+#[test]
+fn the_keys_of_each_command_are_found_with_their_use() {
+    let (_server, mut client) = Server::connected();
+    for command in of_a_lock() {
+        for call in command.calls().map(|call| on(&call, "k")) {
+            let reply = client.run(&format!("COMMAND GETKEYSANDFLAGS {call}"));
+            let flags = command.key.replace(' ', ", ");
+            assert_eq!(reply, format!("[[k, [{flags}]]]"), "{call}");
+            let keys = client.run(&format!("COMMAND GETKEYS {call}"));
+            assert_eq!(keys, "[k]", "{call}");
+        }
+    }
+    // What follows is not a key.
+    for command in [
+        "ACQUIRE k LEASE LEASE 5 WAIT 5 SESSION",
+        "QUEUE k LIMIT 0 5",
+    ] {
+        let keys = client.run(&format!("COMMAND GETKEYS FAIRLOCK.{command}"));
+        assert_eq!(keys, "[k]");
     }
 }

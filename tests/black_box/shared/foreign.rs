@@ -197,3 +197,14 @@ fn a_holder_that_others_give_a_hold_and_an_expiry_keeps_its_holds_apart() {
     client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     client.assert_reply("DBSIZE", "0");
 }
+
+#[test]
+fn full_memory_refuses_new_holders_and_lets_the_others_go() {
+    let server = Server::start();
+    let mut client = two_of_two(&server);
+    client.run("CONFIG SET maxmemory 1");
+    client.assert_error("FAIRLOCK.ACQUIRE k c SHARED", "OOM");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
+    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
+    client.assert_reply("DBSIZE", "0");
+}
