@@ -23,13 +23,11 @@ const ROLES: [&str; 8] = [
     "lock-non-reentrant",
 ];
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A line of the table.
 struct Row {
-    sha1: String,
-    bytes: String,
-    role: String,
-    keys: String,
-    arguments: String,
+    /// Its digest, length, role, numbers of keys and of arguments.
+    script: Vec<String>,
+    /// Releases.
     first: String,
     last: String,
 }
@@ -44,7 +42,8 @@ fn the_table_knows_every_script_of_the_releases() {
             add(&mut rows, &release, &script);
         }
     }
-    rows.sort_by_key(|row| (place(&row.role), version(&row.first)));
+    rows.sort_by_key(|row| (place(&row.script[2]), version(&row.first)));
+    let text = |row: &Row| format!("{}\t{}\t{}", row.script.join("\t"), row.first, row.last);
     let lines = rows.iter().map(text);
     let lines: Vec<String> = std::iter::once(HEADER.to_owned()).chain(lines).collect();
     let table = lines.join("\n") + "\n";
@@ -56,60 +55,40 @@ fn the_table_knows_every_script_of_the_releases() {
 }
 
 fn row(line: &str) -> Row {
-    let mut words = line.split('\t').map(str::to_owned);
-    let mut word = || words.next().expect("seven columns");
+    let words: Vec<String> = line.split('\t').map(str::to_owned).collect();
+    let [script @ .., first, last] = &words[..] else {
+        panic!("{line}");
+    };
     Row {
-        sha1: word(),
-        bytes: word(),
-        role: word(),
-        keys: word(),
-        arguments: word(),
-        first: word(),
-        last: word(),
+        script: script.to_vec(),
+        first: first.clone(),
+        last: last.clone(),
     }
-}
-
-fn text(row: &Row) -> String {
-    [
-        &row.sha1,
-        &row.bytes,
-        &row.role,
-        &row.keys,
-        &row.arguments,
-        &row.first,
-        &row.last,
-    ]
-    .map(String::as_str)
-    .join("\t")
 }
 
 fn add(rows: &mut Vec<Row>, release: &str, script: &Script) {
-    let mut found = Row {
-        sha1: script.sha1.clone(),
-        bytes: script.text.len().to_string(),
-        role: script.role.to_owned(),
-        keys: script.keys.to_string(),
-        arguments: script.arguments.to_string(),
-        first: release.to_owned(),
-        last: release.to_owned(),
+    let (keys, arguments) = if script.renews_many() {
+        ("n".to_owned(), "n+1".to_owned())
+    } else {
+        (script.keys.to_string(), script.arguments.to_string())
     };
-    if script.renews_many() {
-        "n".clone_into(&mut found.keys);
-        "n+1".clone_into(&mut found.arguments);
-    }
-    let Some(known) = rows.iter_mut().find(|row| row.sha1 == found.sha1) else {
-        rows.push(found);
+    let (bytes, role) = (script.text.len().to_string(), script.role.to_owned());
+    let found = [script.sha1.clone(), bytes, role, keys, arguments];
+    let Some(known) = rows.iter_mut().find(|row| row.script[0] == found[0]) else {
+        rows.push(Row {
+            script: found.to_vec(),
+            first: release.to_owned(),
+            last: release.to_owned(),
+        });
         return;
     };
+    assert_eq!(known.script, found, "Redisson {release}");
     if version(release) < version(&known.first) {
         release.clone_into(&mut known.first);
     }
     if version(release) > version(&known.last) {
         release.clone_into(&mut known.last);
     }
-    found.first.clone_from(&known.first);
-    found.last.clone_from(&known.last);
-    assert_eq!(*known, found, "Redisson {release}");
 }
 
 fn place(role: &str) -> usize {

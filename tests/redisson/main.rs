@@ -16,10 +16,8 @@
 
 mod hand;
 mod interception;
-mod replica;
 mod sides;
 mod states;
-mod trace;
 
 mod as_lua;
 mod as_scripts;

@@ -8,11 +8,10 @@
 use std::thread;
 use std::time::Duration;
 
-use fairlock_testing::{Client, Listener, Message, Server, WAKE_UPS, Wire, wait_until};
+use fairlock_testing::{Client, Listener, Message, Server, WAKE_UPS, Wire, follow, wait_until};
 
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
 use crate::interception::Interception;
-use crate::trace::{Trace, timeless};
 
 /// The keys of `k`: itself, its queue, its deadlines.
 const KEYS: [&str; 3] = ["k", "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}"];
@@ -20,6 +19,8 @@ const KEYS: [&str; 3] = ["k", "redisson_lock_queue:{k}", "redisson_lock_timeout:
 const CROWDS: [usize; 4] = [1, 8, 20, 200];
 /// Marks the end of the listeners' input.
 const END: &str = "seen-until-here";
+/// Numbers from here on are milliseconds since 1970.
+const MOMENT: f64 = 1e12;
 
 /// A server, and all that listens to it.
 struct Side {
@@ -28,7 +29,9 @@ struct Side {
     tracking: Wire,
     watching: Client,
     messages: Listener,
-    writes: Trace,
+    /// MONITOR at the replica: what the server replicates.
+    writes: Wire,
+    _replica: Server,
     server: Server,
 }
 
@@ -52,16 +55,16 @@ impl Side {
         let mut tracking = Wire::new(server.port);
         tracking.send("HELLO 3\nCLIENT TRACKING ON BCAST PREFIX k PREFIX redisson");
         tracking.until("+OK");
-        let mut monitor = Wire::new(server.port);
-        monitor.send("MONITOR");
-        monitor.until("+OK");
+        let replica = Server::without_module(&[]);
+        follow(&replica, &server);
         Self {
             hand: Hand::of(&server),
-            monitor,
+            monitor: monitor(&server),
             tracking,
             watching: server.connect(),
             messages: Listener::new(server.port, WAKE_UPS),
-            writes: Trace::new(&server),
+            writes: monitor(&replica),
+            _replica: replica,
             server,
         }
     }
@@ -82,14 +85,14 @@ impl Side {
         // The prefix that is tracked. Without an expiry, because that would cause a later event.
         self.hand.client.run(&format!("SET k-{END} 1"));
         Seen {
-            replies: replies.iter().map(|reply| timeless_text(reply)).collect(),
+            replies: replies.iter().map(|reply| timeless(reply)).collect(),
             keys,
             events,
-            commands: self.commands(),
+            commands: commands(&mut self.monitor),
             invalidated: self.invalidated(),
             is_watched,
             messages: self.messages.until_now(),
-            writes: self.writes.until_now(&KEYS),
+            writes: commands(&mut self.writes),
         }
     }
 
@@ -99,23 +102,6 @@ impl Side {
         let mut keys = self.tracking.until(END);
         keys.retain(|line| KEYS.contains(&line.as_str()));
         keys
-    }
-
-    /// The commands that were shown, without times and addresses.
-    fn commands(&mut self) -> Vec<String> {
-        let lines = self.monitor.until(END);
-        let command = |line: &String| {
-            let (from, command) = line.split_once("] ")?;
-            let by_lua = from.ends_with("lua");
-            let concerns = KEYS
-                .iter()
-                .any(|key| command.contains(&format!("\"{key}\"")));
-            let is_asked = ["\"OBJECT\"", "\"WATCH\"", "\"DUMP\"", "\"EXISTS\""]
-                .iter()
-                .any(|asked| command.starts_with(asked));
-            (concerns && !is_asked).then(|| format!("{by_lua} {}", timeless_text(command)))
-        };
-        lines.iter().filter_map(command).collect()
     }
 
     fn look(&mut self, key: &str) -> String {
@@ -130,13 +116,41 @@ impl Side {
     }
 }
 
-fn timeless_text(text: &str) -> String {
+fn monitor(server: &Server) -> Wire {
+    let mut wire = Wire::new(server.port);
+    wire.send("MONITOR");
+    wire.until("+OK");
+    wire
+}
+
+/// The commands on the lock's keys that MONITOR has shown, without times and addresses.
+fn commands(monitor: &mut Wire) -> Vec<String> {
+    let lines = monitor.until(END);
+    let command = |line: &String| {
+        let (from, command) = line.split_once("] ")?;
+        let by_lua = from.ends_with("lua");
+        let concerns = KEYS
+            .iter()
+            .any(|key| command.contains(&format!("\"{key}\"")));
+        let is_asked = ["\"OBJECT\"", "\"WATCH\"", "\"DUMP\"", "\"EXISTS\""]
+            .iter()
+            .any(|asked| command.starts_with(asked));
+        (concerns && !is_asked).then(|| format!("{by_lua} {}", timeless(command)))
+    };
+    lines.iter().filter_map(command).collect()
+}
+
+/// A text, but for moments.
+fn timeless(text: &str) -> String {
     let words = text.split_inclusive([' ', '"', ',']);
     words
         .map(|word| {
             let bare = word.trim_end_matches([' ', '"', ',']);
-            let rest = &word[bare.len()..];
-            timeless(&[bare.to_owned()]) + rest
+            if bare.parse().is_ok_and(|number: f64| number >= MOMENT) {
+                format!("<moment>{}", &word[bare.len()..])
+            } else {
+                word.to_owned()
+            }
         })
         .collect()
 }

@@ -50,7 +50,7 @@ const STEPS: [(&[&str], &str, &str); 7] = [
 ];
 
 /// The locks of these steps.
-const LOCKS: [&[u8]; 3] = [b"k", b"n", b"m"];
+const LOCKS: [&str; 3] = ["k", "n", "m"];
 
 /// Those of the newest release.
 pub static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| harvest(NEWEST));
@@ -84,26 +84,23 @@ pub fn harvest(release: &str) -> Vec<Script> {
             found.len()
         );
         for (role, call) in roles.iter().zip(found) {
-            let sha1 = server.connect().raw(&[b"SCRIPT", b"LOAD", &call[1]]);
+            let text = call[1].as_bytes();
+            let sha1 = server.connect().raw(&[b"SCRIPT", b"LOAD", text]);
+            let keys = call[2].parse().expect("a number");
             scripts.push(Script {
                 role,
-                keys: number(&call[2]),
-                arguments: call.len() - 3 - number(&call[2]),
+                keys,
+                arguments: call.len() - 3 - keys,
                 sha1: show(&sha1.expect("a digest")),
-                text: call[1].clone(),
+                text: text.to_vec(),
             });
         }
     }
     scripts
 }
 
-fn number(text: &[u8]) -> usize {
-    let text = std::str::from_utf8(text).expect("digits");
-    text.parse().expect("a number")
-}
-
 /// A command as MONITOR shows it.
-type Words = Vec<Vec<u8>>;
+type Words = Vec<String>;
 
 /// Records the commands that a server gets.
 struct Monitor<'s> {
@@ -142,12 +139,12 @@ impl<'s> Monitor<'s> {
         let mut found: Vec<Words> = Vec::new();
         for words in &self.seen {
             // A client tries scripts of other kinds when it connects.
-            let is_ours = |key: &Vec<u8>| {
-                LOCKS.contains(&key.as_slice()) || key.starts_with(b"redisson_lock_")
-            };
-            let is_eval = words[0].eq_ignore_ascii_case(b"eval") && words[3..].iter().any(is_ours);
-            let is_known = |text| known.iter().any(|script| &script.text == text);
+            let is_ours =
+                |key: &String| LOCKS.contains(&key.as_str()) || key.starts_with("redisson_lock_");
+            let is_eval = words[0].eq_ignore_ascii_case("eval") && words[3..].iter().any(is_ours);
+            let is_known = |text: &str| known.iter().any(|script| script.text == text.as_bytes());
             if is_eval && !is_known(&words[1]) && !found.iter().any(|call| call[1] == words[1]) {
+                assert!(!words[1].contains('\\'), "MONITOR escapes: {}", words[1]);
                 found.push(words.clone());
             }
         }
@@ -155,42 +152,8 @@ impl<'s> Monitor<'s> {
     }
 }
 
-/// The words of a command, as `"SET" "k" "a\nb"`.
+/// The words of a command, as `"SET" "k" "a"`.
 fn words(line: &str) -> Words {
-    let mut words = Vec::new();
-    let mut bytes = line.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'"' {
-            words.push(word(&mut bytes));
-        }
-    }
-    words
-}
-
-/// The rest of a word, up to its closing quote.
-fn word(bytes: &mut impl Iterator<Item = u8>) -> Vec<u8> {
-    let mut word = Vec::new();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => break,
-            b'\\' => word.push(escaped(bytes)),
-            other => word.push(other),
-        }
-    }
-    word
-}
-
-fn escaped(bytes: &mut impl Iterator<Item = u8>) -> u8 {
-    match bytes.next().expect("something escaped") {
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        b'a' => 7,
-        b'b' => 8,
-        b'x' => {
-            let digits: String = bytes.take(2).map(char::from).collect();
-            u8::from_str_radix(&digits, 16).expect("hexadecimal digits")
-        }
-        other => other,
-    }
+    let words = line.trim_matches('"').split("\" \"");
+    words.map(str::to_owned).collect()
 }
