@@ -113,7 +113,7 @@ fn the_user_of_the_security_page_may_do_all_that_scripts_do() {
 /// A package that has not found the module yet, where others share the lock by it.
 #[test]
 fn they_wait_behind_those_who_share_the_lock() {
-    for interception in [Interception::Off, Interception::On] {
+    Interception::each(|interception| {
         let server = interception.server(&[]);
         let mut client = server.connect();
         lua::load(&mut client);
@@ -130,7 +130,7 @@ fn they_wait_behind_those_who_share_the_lock() {
         }
         let reply = call(&mut client, "ACQUIRE k c ENQUEUE");
         assert!(reply.parse::<i64>().is_ok(), "{reply}");
-    }
+    });
 }
 
 /// A fleet moves over without a stop: a lock that is held and queued for by scripts goes on, for scripts and commands.

@@ -3,7 +3,7 @@
 use fairlock_testing::redisson::{Answer, Driver, NEWEST, each_release};
 use fairlock_testing::{Client, Server, wait_until};
 
-use crate::interception::INTERCEPTIONS;
+use crate::interception::Interception;
 use crate::scenarios::QUEUE;
 
 /// A server with the module and two clients of it.
@@ -17,8 +17,7 @@ pub struct Pair {
 
 /// Does something with each release, without interception and with it.
 pub fn each_pair(settings: &[&str], test: impl Fn(&mut Pair)) {
-    for interception in INTERCEPTIONS {
-        println!("interception {interception:?}");
+    Interception::each(|interception| {
         each_release(|release| {
             let server = interception.server(&[]);
             let [a, b] = Driver::several([release, release], &server, settings);
@@ -32,7 +31,7 @@ pub fn each_pair(settings: &[&str], test: impl Fn(&mut Pair)) {
             test(&mut pair);
             nothing_is_left(&mut pair.server.connect());
         });
-    }
+    });
 }
 
 /// How many wait for a lock.
@@ -171,8 +170,7 @@ fn a_wait_that_is_given_up_leaves_nothing_behind() {
 /// Since 4.6.1.
 #[test]
 fn a_non_reentrant_lock_refuses_its_holder_and_serves_others_in_order() {
-    for interception in INTERCEPTIONS {
-        println!("interception {interception:?}");
+    Interception::each(|interception| {
         let server = interception.server(&[]);
         let [a, b] = Driver::several([NEWEST; 2], &server, &[]);
         let mut client = server.connect();
@@ -192,5 +190,5 @@ fn a_non_reentrant_lock_refuses_its_holder_and_serves_others_in_order() {
         assert_eq!(second.get(), "true");
         assert_eq!(a.run("2", "unlock nonreentrant:k"), "done");
         nothing_is_left(&mut client);
-    }
+    });
 }

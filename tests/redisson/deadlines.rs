@@ -1,16 +1,16 @@
 //! What users have reported over the years: waiters that are alive and lose their places, because of the arithmetic on
 //! all deadlines, the clients' clocks, or keys that expire.
 //!
-//! On a plain server the waiter is lost. With the module a waiter of the server's own keeps its place in spite of
-//! Redisson's scripts; a Redisson client does where the scripts run natively.
+//! Where the scripts run as Lua, as on a plain server, a Redisson client is lost. A waiter of the server's own keeps
+//! its place all the same; a Redisson client does where the scripts run natively.
 
 use fairlock_testing::redisson::{Answer, Driver, NEWEST, Options};
 use fairlock_testing::{Blocked, Client, MovableClock, Server, wait_until};
 use tempfile::TempDir;
 
 use crate::conformance::{queue, wait_for_queue};
-use crate::interception::INTERCEPTIONS;
-use crate::scenarios::{QUEUE, SETTINGS, Side, comes_about};
+use crate::interception::Interception;
+use crate::scenarios::{QUEUE, SETTINGS, TURN, comes_about};
 
 /// Far more than a waiter's patience.
 const TEN_MINUTES: i64 = 600;
@@ -48,19 +48,16 @@ impl Victim {
 
     /// Plays a scenario with each client that it can affect. `scenario` is told whether the victim is expected to lose
     /// its place, and tells whether it has.
-    fn each(scenario: impl Fn(Side, Self, bool) -> bool) {
-        let play = |side, victim, is_lost| {
-            println!("{side:?}");
-            let lost = scenario(side, victim, is_lost);
-            assert_eq!(lost, is_lost, "{victim:?}");
-        };
-        play(Side::Plain, Self::Redisson, true);
-        for interception in INTERCEPTIONS {
-            let side = Side::Module(*interception);
+    fn each(scenario: impl Fn(Interception, Self, bool) -> bool) {
+        Interception::each(|side| {
+            let play = |victim, is_lost| {
+                let lost = scenario(side, victim, is_lost);
+                assert_eq!(lost, is_lost, "{victim:?}");
+            };
             // Run as Lua, scripts drop clients of Redisson itself after subtracting from each other's scores.
-            play(side, Self::Redisson, !side.is_native());
-            play(side, Self::Blocked, false);
-        }
+            play(Self::Redisson, !side.is_on());
+            play(Self::Blocked, false);
+        });
     }
 }
 
@@ -73,7 +70,7 @@ fn head(client: &mut Client) -> String {
 #[ignore = "takes minutes: make test-all"]
 fn a_waiter_outlives_its_patience() {
     Victim::each(|side, victim, is_lost| {
-        let server = side.server();
+        let server = side.server_with_turn(TURN);
         let settings = [SETTINGS[0], "fairLockWaitTimeout=500"];
         let [a, b] = Driver::several([NEWEST; 2], &server, &settings);
         let mut client = server.connect();
@@ -90,7 +87,7 @@ fn a_waiter_outlives_its_patience() {
 #[ignore = "takes minutes: make test-all"]
 fn a_waiter_ahead_that_gives_up_asynchronously_costs_no_place() {
     Victim::each(|side, victim, is_lost| {
-        let server = side.server();
+        let server = side.server_with_turn(TURN);
         let [a, b] = Driver::several([NEWEST; 2], &server, SETTINGS);
         let mut client = server.connect();
         assert_eq!(a.run("1", "lock k"), "true");
@@ -109,7 +106,7 @@ fn a_waiter_ahead_that_gives_up_asynchronously_costs_no_place() {
 #[ignore = "takes minutes: make test-all"]
 fn a_client_whose_clock_is_ahead_costs_no_place() {
     Victim::each(|side, victim, _| {
-        let server = side.server();
+        let server = side.server_with_turn(TURN);
         let [a] = Driver::several([NEWEST], &server, SETTINGS);
         let fast = with_clock(&server, TEN_MINUTES);
         let mut client = server.connect();
@@ -128,7 +125,7 @@ fn a_client_whose_clock_is_ahead_costs_no_place() {
 #[ignore = "takes minutes: make test-all"]
 fn a_client_whose_clock_is_behind_costs_no_place() {
     Victim::each(|side, victim, _| {
-        let server = side.server();
+        let server = side.server_with_turn(TURN);
         let [a] = Driver::several([NEWEST], &server, SETTINGS);
         let slow = with_clock(&server, -TEN_MINUTES);
         let mut client = server.connect();
@@ -173,7 +170,7 @@ fn with_clock(server: &Server, seconds: i64) -> OutOfTime {
 #[ignore = "takes minutes: make test-all"]
 fn an_expiry_set_on_the_lock_costs_no_place() {
     Victim::each(|side, victim, _| {
-        let server = side.server();
+        let server = side.server_with_turn(TURN);
         let [a, b] = Driver::several([NEWEST; 2], &server, &[]);
         let mut client = server.connect();
         assert_eq!(a.run("1", "lock k 60000"), "true");

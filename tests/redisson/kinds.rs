@@ -6,6 +6,7 @@
 use fairlock_testing::redisson::{Driver, NEWEST};
 use fairlock_testing::{Client, Listener, Server, wait_until};
 
+use crate::interception::Interception;
 use crate::topologies::commands;
 
 /// Where plain locks and all made like them listen, and publish when they are unlocked.
@@ -148,8 +149,8 @@ fn a_multi_lock_of_fair_locks_is_made_of_fair_locks() {
 /// A hold of Redisson's adds up with each `lock()` of the same thread, however it is counted; ONCE does not.
 #[test]
 fn holds_add_up_over_scripts_and_commands() {
-    for interception in ["no", "yes"] {
-        let server = Server::with(&["--fairlock.intercept-eval", interception]);
+    Interception::each(|interception| {
+        let server = interception.server(&[]);
         let driver = one(&server);
         let mut client = server.connect();
         let owner = driver.run("thread", "owner k");
@@ -164,5 +165,5 @@ fn holds_add_up_over_scripts_and_commands() {
         client.assert_reply(&format!("FAIRLOCK.RELEASE k {owner}"), "1");
         assert_eq!(driver.run("thread", "unlock k"), "done");
         client.assert_reply("EXISTS k", "0");
-    }
+    });
 }

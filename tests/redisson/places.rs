@@ -1,5 +1,5 @@
-//! What a turn, a dead waiter and a deleted queue cost the others, step by step: the same on a
-//! plain server and on one with the module, or better.
+//! What a turn, a dead waiter and a deleted queue cost the others, step by step: natively no more than where the
+//! scripts run as Lua.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use fairlock_testing::{Client, wait_until};
 
 use crate::conformance::{nothing_is_left, queue, wait_for_queue};
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
-use crate::interception::{INTERCEPTIONS, Interception};
-use crate::scenarios::{SETTINGS, Side};
+use crate::interception::Interception;
+use crate::scenarios::{self, SETTINGS};
 
 /// Long enough for a client that comes at once.
 const TURN: Duration = Duration::from_secs(1);
@@ -28,8 +28,8 @@ fn pass(client: &mut Client, time: Duration) {
 
 #[test]
 fn a_waiter_that_joins_during_a_turn_keeps_its_place() {
-    Side::each(|side| {
-        let server = side.server_with_turn(AMPLE_TURN);
+    Interception::each(|interception| {
+        let server = interception.server_with_turn(AMPLE_TURN);
         let mut hand = Hand::of(&server);
         assert_eq!(hand.lock("jvm:101", PATIENCE), ACQUIRED);
         assert_ne!(hand.lock("jvm:102", PATIENCE), ACQUIRED);
@@ -45,8 +45,7 @@ fn a_waiter_that_joins_during_a_turn_keeps_its_place() {
 
 #[test]
 fn a_waiter_behind_a_blocked_one_keeps_its_place() {
-    for interception in INTERCEPTIONS {
-        println!("interception {interception:?}");
+    Interception::each(|interception| {
         let server = interception.server(&[]);
         let mut hand = Hand::of(&server);
         assert_eq!(hand.lock("jvm:101", PATIENCE), ACQUIRED);
@@ -74,17 +73,17 @@ fn a_waiter_behind_a_blocked_one_keeps_its_place() {
         hand.unlock("jvm:104");
         assert!(blocked.int() > 0);
         assert_eq!(hand.queue(), "[jvm:105]");
-        if *interception == Interception::On {
+        if interception.is_on() {
             let left = hand.patience_left("jvm:105");
             assert!(left > 0, "{left}");
         }
-    }
+    });
 }
 
 #[test]
 fn a_dead_waiter_costs_no_more_than_its_own_patience() {
-    Side::each(|side| {
-        let server = side.server_with_turn(LONG_TURN);
+    Interception::each(|interception| {
+        let server = interception.server_with_turn(LONG_TURN);
         let [living] = Driver::several([NEWEST], &server, &[]);
         let mut hand = Hand::of(&server);
         // Not over before all wait.
@@ -103,8 +102,8 @@ fn a_dead_waiter_costs_no_more_than_its_own_patience() {
 
 #[test]
 fn the_waiters_of_a_dead_client_do_not_come_back_into_a_deleted_queue() {
-    Side::each(|side| {
-        let server = side.server();
+    Interception::each(|interception| {
+        let server = interception.server_with_turn(scenarios::TURN);
         let dead = Driver::several([NEWEST; 2], &server, SETTINGS);
         let mut hand = Hand::of(&server);
         let removals = [

@@ -1,5 +1,5 @@
-//! What users have reported over the years, with real clients: a plain server shows the defect,
-//! one that runs the scripts natively does not, and one that leaves them to Lua is as a plain one.
+//! What users have reported over the years, with real clients: a server that leaves the scripts to Lua shows the
+//! defect, as a plain one does, and one that runs them natively does not.
 //! `docs/redisson-issues.md` has the issues' numbers.
 //!
 //! Here are waiters that died, and waiters that are not told.
@@ -12,7 +12,7 @@ use fairlock_testing::{Client, Server, give_up, wait_until};
 
 use crate::conformance::{nothing_is_left, queue, wait_for_queue};
 use crate::hand::now;
-use crate::interception::{INTERCEPTIONS, Interception};
+use crate::interception::Interception;
 use crate::topologies::commands;
 
 /// The waiters of `k`, in order.
@@ -23,41 +23,8 @@ pub const SETTINGS: &[&str] = &["lockWatchdogTimeout=6000"];
 /// How long we watch that nothing happens. It would not for minutes.
 const WATCHED: Duration = Duration::from_secs(9);
 
-/// The server that a scenario plays on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    Plain,
-    Module(Interception),
-}
-
-impl Side {
-    pub fn each(test: impl Fn(Self)) {
-        let modules = INTERCEPTIONS.iter().map(|setting| Self::Module(*setting));
-        for side in [Self::Plain].into_iter().chain(modules) {
-            println!("{side:?}");
-            test(side);
-        }
-    }
-
-    /// Whether the module runs Redisson's scripts itself. Where Lua runs them, it does nothing for a lock that only
-    /// Redisson's clients use.
-    pub fn is_native(self) -> bool {
-        self == Self::Module(Interception::On)
-    }
-
-    pub fn server(self) -> Server {
-        // Long enough for a living client on a busy machine.
-        self.server_with_turn(Duration::from_secs(2))
-    }
-
-    pub fn server_with_turn(self, turn: Duration) -> Server {
-        let turn = turn.as_millis().to_string();
-        match self {
-            Self::Plain => Server::without_module(&[]),
-            Self::Module(interception) => interception.server(&["--fairlock.turn", &turn]),
-        }
-    }
-}
+/// Long enough for a living client on a busy machine.
+pub const TURN: Duration = Duration::from_secs(2);
 
 /// Whether a waiter gets the lock; where it is not expected, only while we watch.
 fn gets_the_lock(expected: bool, waiter: &Answer) -> bool {
@@ -84,8 +51,8 @@ pub fn comes_about(expected: bool, mut condition: impl FnMut() -> bool) -> bool 
 
 /// `k` is held by a thread of `a`; five threads of a client that is dead by now wait for it, and
 /// behind them one of `b`.
-fn behind_dead_waiters(side: Side, release: &str) -> (Server, [Driver; 2], Answer) {
-    let server = side.server();
+fn behind_dead_waiters(side: Interception, release: &str) -> (Server, [Driver; 2], Answer) {
+    let server = side.server_with_turn(TURN);
     let [a, b, dead] = Driver::several([release; 3], &server, SETTINGS);
     let mut client = server.connect();
     assert_eq!(a.run("1", "lock k"), "true");
@@ -100,12 +67,12 @@ fn behind_dead_waiters(side: Side, release: &str) -> (Server, [Driver; 2], Answe
 #[test]
 fn dead_waiters_do_not_hold_up_the_living() {
     each_release(|release| {
-        Side::each(|side| {
+        Interception::each(|side| {
             let (server, [a, b], waiter) = behind_dead_waiters(side, release);
             assert_eq!(a.run("1", "unlock k"), "done");
             // Before 3.13.3 each of them costs five seconds, since then five minutes.
-            assert_eq!(gets_the_lock(side.is_native(), &waiter), side.is_native());
-            if side.is_native() {
+            assert_eq!(gets_the_lock(side.is_on(), &waiter), side.is_on());
+            if side.is_on() {
                 assert_eq!(b.run("1", "unlock k"), "done");
                 nothing_is_left(&mut server.connect());
             }
@@ -116,12 +83,12 @@ fn dead_waiters_do_not_hold_up_the_living() {
 /// From 3.32.0 on, Lua tells it to come back in 0 ms.
 #[test]
 fn a_waiter_behind_a_dead_head_does_not_spin_for_long() {
-    Side::each(|side| {
+    Interception::each(|side| {
         let (server, [a, _b], waiter) = behind_dead_waiters(side, NEWEST);
         let mut client = server.connect();
         let before = scripts(&mut client);
         assert_eq!(a.run("1", "unlock k"), "done");
-        if side.is_native() {
+        if side.is_on() {
             assert_eq!(waiter.get(), "true");
             let asked = scripts(&mut client) - before;
             assert!(asked < 20, "{asked} scripts");
@@ -140,8 +107,8 @@ fn scripts(client: &mut Client) -> u64 {
 #[test]
 fn an_entry_that_an_interrupted_wait_leaves_behind_is_not_waited_for() {
     each_release(|release| {
-        Side::each(|side| {
-            let server = side.server();
+        Interception::each(|side| {
+            let server = side.server_with_turn(TURN);
             let [a, b] = Driver::several([release; 2], &server, SETTINGS);
             let mut client = server.connect();
             assert_eq!(a.run("1", "lock k"), "true");
@@ -152,18 +119,18 @@ fn an_entry_that_an_interrupted_wait_leaves_behind_is_not_waited_for() {
             let failed = waiter.get();
             assert!(failed.starts_with("failed"), "{failed}");
             assert_eq!(a.run("1", "unlock k"), "done");
-            let taken = comes_about(side.is_native(), || b.run("2", "tryLock k") == "true");
+            let taken = comes_about(side.is_on(), || b.run("2", "tryLock k") == "true");
             // The patience of old releases is 5 s: on a busy machine it ends while we watch.
-            let has_expired = !side.is_native() && now() >= score.unsigned_abs();
-            assert!(taken == side.is_native() || has_expired);
+            let has_expired = !side.is_on() && now() >= score.unsigned_abs();
+            assert!(taken == side.is_on() || has_expired);
         });
     });
 }
 
 #[test]
 fn the_end_of_a_lease_is_noticed_though_waiters_have_left() {
-    Side::each(|side| {
-        let server = side.server();
+    Interception::each(|side| {
+        let server = side.server_with_turn(TURN);
         // From 3.32.0 on waiters ask again when the lease ends.
         let [a, b] = Driver::several([OLD; 2], &server, &[]);
         let mut client = server.connect();
@@ -177,14 +144,14 @@ fn the_end_of_a_lease_is_noticed_though_waiters_have_left() {
         assert_eq!(second.get(), "true");
         // It sleeps for as long as the one that left could have held the lock, five seconds.
         let slept = over.elapsed() >= Duration::from_millis(2500);
-        assert_eq!(slept, !side.is_native(), "{:?}", over.elapsed());
+        assert_eq!(slept, !side.is_on(), "{:?}", over.elapsed());
     });
 }
 
 #[test]
 fn a_lock_that_is_deleted_by_hand_goes_to_the_next() {
-    Side::each(|side| {
-        let server = side.server();
+    Interception::each(|side| {
+        let server = side.server_with_turn(TURN);
         let [a, b] = Driver::several([NEWEST; 2], &server, &[]);
         let mut client = server.connect();
         assert_eq!(a.run("1", "lock k 60000"), "true");
@@ -194,26 +161,26 @@ fn a_lock_that_is_deleted_by_hand_goes_to_the_next() {
         let missing = u64::from(commands(&mut client, "fairlock.evalsha") == 0);
         wait_until("it sleeps", || scripts(&mut client) >= 3 + missing);
         client.run("DEL k");
-        assert_eq!(gets_the_lock(side.is_native(), &waiter), side.is_native());
+        assert_eq!(gets_the_lock(side.is_on(), &waiter), side.is_on());
     });
 }
 
 #[test]
 fn a_head_without_a_deadline_holds_up_no_waiter() {
-    Side::each(|side| {
+    Interception::each(|side| {
         let (server, [a, _b], waiter) = behind_dead_waiters(side, NEWEST);
         let mut client = server.connect();
         let head = client.run("LINDEX redisson_lock_queue:{k} 0");
         client.run(&format!("ZREM redisson_lock_timeout:{{k}} {head}"));
         assert_eq!(a.run("1", "unlock k"), "done");
-        assert_eq!(gets_the_lock(side.is_native(), &waiter), side.is_native());
+        assert_eq!(gets_the_lock(side.is_on(), &waiter), side.is_on());
     });
 }
 
 #[test]
 fn waiters_whose_deadlines_are_lost_wait_once() {
-    Side::each(|side| {
-        let server = side.server();
+    Interception::each(|side| {
+        let server = side.server_with_turn(TURN);
         let [a, b] = Driver::several([NEWEST; 2], &server, SETTINGS);
         let mut client = server.connect();
         assert_eq!(a.run("1", "lock k"), "true");
@@ -221,11 +188,11 @@ fn waiters_whose_deadlines_are_lost_wait_once() {
         let second = queue(&mut client, &b, "2", "lock k");
         client.run("DEL redisson_lock_timeout:{k}");
         // They ask again when the lease that they were told of would be over, and join once more.
-        let twice = comes_about(!side.is_native(), || {
+        let twice = comes_about(!side.is_on(), || {
             client.run(QUEUE).matches(':').count() == 4
         });
-        assert_eq!(twice, !side.is_native());
-        if side.is_native() {
+        assert_eq!(twice, !side.is_on());
+        if side.is_on() {
             assert_eq!(a.run("1", "unlock k"), "done");
             assert_eq!(first.get(), "true");
             assert_eq!(second.poll(), None);
@@ -246,8 +213,8 @@ fn a_waiter_without_a_deadline_makes_no_script_fail() {
             "3.31.0" | "3.32.0" | "3.37.0" => "tryLock k 100 1000",
             _ => return,
         };
-        Side::each(|side| {
-            let server = side.server();
+        Interception::each(|side| {
+            let server = side.server_with_turn(TURN);
             let [a, b] = Driver::several([release; 2], &server, SETTINGS);
             let mut client = server.connect();
             assert_eq!(a.run("1", "lock k"), "true");
@@ -256,7 +223,7 @@ fn a_waiter_without_a_deadline_makes_no_script_fail() {
             client.run("DEL redisson_lock_timeout:{k}");
             let answer = a.run("2", fails);
             let failed = answer.contains("nil");
-            assert_eq!(failed, !side.is_native(), "{release}: {answer}");
+            assert_eq!(failed, !side.is_on(), "{release}: {answer}");
         });
     });
 }

@@ -6,7 +6,7 @@ use fairlock_testing::redisson::{Driver, Options, each_release};
 use fairlock_testing::{Blocked, Client, Server, follow};
 
 use crate::conformance::{nothing_is_left, queue, wait_for_queue};
-use crate::interception::{INTERCEPTIONS, Interception};
+use crate::interception::Interception;
 
 /// Two clients of the same servers, connected.
 fn two_clients(release: &str, mode: &str, ports: &[u16]) -> [Driver; 2] {
@@ -23,10 +23,7 @@ fn two_clients(release: &str, mode: &str, ports: &[u16]) -> [Driver; 2] {
 }
 
 fn each_setting(test: impl Fn(&str, Interception)) {
-    for interception in INTERCEPTIONS {
-        println!("interception {interception:?}");
-        each_release(|release| test(release, *interception));
-    }
+    Interception::each(|interception| each_release(|release| test(release, interception)));
 }
 
 /// A lock goes from a Redisson client to another, to a client that blocks in the server, and back.
