@@ -53,6 +53,8 @@ mod tests {
             assert!(by_digest(script.hex.as_bytes()).is_some_and(|found| found.hex == script.hex));
             let found = by_digest(upper.as_bytes()).map(|found| found.hex);
             assert_eq!(found, Some(script.hex));
+            let all_but_one = [&script.hex.as_bytes()[1..], b"x"].concat();
+            assert!(by_digest(&all_but_one).is_none() && by_digest(&all_but_one[..39]).is_none());
         }
         assert!(by_digest(&[b'0'; 40]).is_none());
         assert!(by_digest(b"").is_none());

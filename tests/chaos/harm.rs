@@ -227,8 +227,8 @@ impl Harmer {
         // While the disk is busy, the server puts writes off for up to two seconds.
         const PUT_OFF: Micros = 2_000_000;
         let now = self.world.recorder.now();
-        let index = self.dice.below(self.sizes.len().max(1) as u64);
-        let chosen = self.sizes.get(usize::try_from(index).expect("small"));
+        let index = self.dice.usize(..self.sizes.len().max(1));
+        let chosen = self.sizes.get(index);
         let since = chosen.map_or(now, |(at, path, size)| {
             cut_off(&append_only_files(server), path, *size);
             *at

@@ -41,15 +41,16 @@ pub type Plan = Vec<(u64, Act)>;
 pub fn plan(seed: u64, scene: Scene, length: u64) -> Plan {
     let mut dice = Dice::new(seed, usize::MAX);
     let mut plan = Plan::new();
-    let mut first = shuffled(kinds(scene), &mut dice);
     let any = kinds(scene);
+    let mut first = any.clone();
+    dice.shuffle(&mut first);
     // The load gets going first.
     let mut at = 300;
     while at < length {
         let kind = first.pop().unwrap_or_else(|| dice.pick(&any));
         plan.push((at, act(kind, scene, &mut dice)));
         // What takes long delays what comes after it.
-        at += 50 + dice.below(450);
+        at += 50 + dice.u64(..450);
     }
     plan
 }
@@ -70,15 +71,15 @@ fn kinds(scene: Scene) -> Vec<u64> {
 }
 
 fn act(kind: u64, scene: Scene, dice: &mut Dice) -> Act {
-    let client = dice.index(scene.clients);
-    let lock = dice.index(scene.locks);
+    let client = dice.usize(..scene.clients);
+    let lock = dice.usize(..scene.locks);
     match kind {
-        0 => (Harm::Pause, 20 + dice.below(600)),
+        0 => (Harm::Pause, 20 + dice.u64(..600)),
         1 | 2 => (Harm::ClientKill { client }, 0),
-        3 | 4 => (Harm::HalfOpen { client }, 100 + dice.below(900)),
-        5 => (Harm::SlowReader { client }, 50 + dice.below(700)),
+        3 | 4 => (Harm::HalfOpen { client }, 100 + dice.u64(..900)),
+        5 => (Harm::SlowReader { client }, 50 + dice.u64(..700)),
         6 => {
-            let seconds = i64::try_from(dice.below(7)).expect("small") - 3;
+            let seconds = dice.i64(-3..=3);
             (Harm::ClockStep { seconds }, 0)
         }
         7 => (Harm::FlushAll, 0),
@@ -99,20 +100,13 @@ fn act(kind: u64, scene: Scene, dice: &mut Dice) -> Act {
             (Harm::Break { lock, client }, 0)
         }
         10 => {
-            let choice = dice.index(OPTIONS.len());
+            let choice = dice.usize(..OPTIONS.len());
             (Harm::Config { choice }, 0)
         }
-        11 if dice.one_in(2) => (Harm::OutOfMemory, 50 + dice.below(200)),
+        11 if dice.one_in(2) => (Harm::OutOfMemory, 50 + dice.u64(..200)),
         11 => (Harm::Snapshot, 0),
         12 => (Harm::Failover, 0),
         13 => (Harm::Kill { lost_since: None }, 0),
         _ => (Harm::RewriteAof, 0),
     }
-}
-
-fn shuffled(mut kinds: Vec<u64>, dice: &mut Dice) -> Vec<u64> {
-    for last in (1..kinds.len()).rev() {
-        kinds.swap(last, dice.index(last + 1));
-    }
-    kinds
 }

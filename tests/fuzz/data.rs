@@ -121,31 +121,6 @@ pub fn loaded(dir: &Path) -> Data {
     data(&mut server.connect())
 }
 
-/// The queues' keys, by database.
-fn queues(client: &mut Client) -> Vec<(usize, Vec<u8>)> {
-    let mut queues = Vec::new();
-    for database in 0..DATABASES {
-        client.run(&format!("SELECT {database}"));
-        if let Ok(Value::Array(keys)) = client.raw(&[b"KEYS", b"redisson_lock_queue:*"]) {
-            queues.extend(keys.into_iter().filter_map(|key| match key {
-                Value::BulkString(key) => Some((database, key)),
-                _ => None,
-            }));
-        }
-    }
-    client.run("SELECT 0");
-    queues
-}
-
-/// The lock that a queue is of.
-fn lock_of(queue: &[u8]) -> Vec<u8> {
-    let name = &queue[b"redisson_lock_queue:".len()..];
-    let inner = name
-        .strip_prefix(b"{")
-        .and_then(|name| name.strip_suffix(b"}"));
-    inner.unwrap_or(name).to_vec()
-}
-
 pub fn now(client: &mut Client) -> i64 {
     let time = client.run("TIME");
     let seconds = time.trim_matches(['[', ']']).split(", ").next();
@@ -157,19 +132,28 @@ pub fn now(client: &mut Client) -> i64 {
 /// Waiters that poll are alive until their patience is over, and come back where others have
 /// deleted them: they have to leave.
 pub fn cancel_all(control: &mut Client) {
-    for (database, key) in queues(control) {
+    for database in 0..DATABASES {
         control.run(&format!("SELECT {database}"));
-        let lock = lock_of(&key);
-        let queue = control.raw(&[b"LRANGE", &key, b"0", b"-1"]);
-        let Ok(Value::Array(owners)) = queue else {
-            continue;
-        };
-        for owner in owners {
-            if let Value::BulkString(owner) = owner {
-                // Its lease or patience may end first.
-                let _ = control.raw(&[b"FAIRLOCK.CANCEL", &lock, &owner]);
+        for lock in list(control, &[b"FAIRLOCK.LOCKS", b"COUNT", b"1000"]) {
+            // The name of the field, and the lock's.
+            let [_, Value::BulkString(lock), ..] = &lock[..] else {
+                continue;
+            };
+            for waiter in list(control, &[b"FAIRLOCK.QUEUE", lock]) {
+                if let Value::BulkString(owner) = &waiter[0] {
+                    // Its lease or patience may end first.
+                    let _ = control.raw(&[b"FAIRLOCK.CANCEL", lock, owner]);
+                }
             }
         }
     }
     control.run("SELECT 0");
+}
+
+/// A reply that is a list of lists; empty if it is none.
+fn list(control: &mut Client, words: &[&[u8]]) -> Vec<Vec<Value>> {
+    let reply = control.raw(words).ok();
+    reply
+        .and_then(|reply| redis::from_redis_value(reply).ok())
+        .unwrap_or_default()
 }

@@ -5,8 +5,6 @@
 //! with them, [`connection`] sends them and holds each reply to its command, [`round`] has
 //! several clients go on at a time and looks at what is left when all is said.
 //!
-//! Without a server, and with any bytes: [`recognition`] says which script a text is.
-//!
 //! `FUZZ_COMMANDS` says how many commands (`make fuzz`: ten million), `FUZZ_SEED` which ones: the
 //! seed that a failure tells begins with the round that failed.
 
@@ -22,7 +20,6 @@
 mod connection;
 mod data;
 mod grammar;
-mod recognition;
 mod reply;
 mod round;
 mod scripts;

@@ -4,8 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlock_testing::{Client, Server, follow, give_up, wait_until};
-use fastrand::Rng;
+use fairlock_testing::{Client, Dice, Server, follow, give_up, wait_until};
 
 use crate::connection::{Answers, Connection, garbage, pack};
 use crate::data::{VALUES, cancel_all, copy_folder, data, differences, dump, loaded, now};
@@ -50,8 +49,6 @@ pub struct Stage {
     /// Connections that others have replaced. The one that was to kill them may have ended first.
     former: Vec<Connection>,
     answers: Answers,
-    /// Whether the server dies when a client is unblocked that waits for its FLUSHALL.
-    flush_is_fragile: bool,
 }
 
 impl Stage {
@@ -62,7 +59,6 @@ impl Stage {
         let forms = FAIRLOCK.iter().filter_map(|form| form.split_once(' '));
         control.assert_calls_all(forms.map(|(_, call)| call));
         follow(&replica, &server);
-        let flush_is_fragile = is_fragile(&server);
         let material = Material {
             dumps: VALUES
                 .iter()
@@ -86,28 +82,25 @@ impl Stage {
             clients: Vec::new(),
             former: Vec::new(),
             answers: Answers::default(),
-            flush_is_fragile,
         }
     }
 
     /// Sends random commands until all are answered; returns their number.
     pub fn play(&mut self, seed: u64, commands: usize) -> usize {
         println!("round FUZZ_SEED={seed}");
-        let mut rng = Rng::with_seed(seed);
-        self.prepare(&mut rng);
+        let mut dice = Dice::new(seed, 0);
+        self.prepare(&mut dice);
         let mut sent = 0;
         while sent < commands {
-            let client = rng.usize(..CLIENTS);
+            let client = dice.usize(..CLIENTS);
             self.make_room(client);
-            match step(&mut rng, &self.material) {
-                Step::Send(mut commands) => {
+            match step(&mut dice, &self.material) {
+                Step::Send(commands) => {
                     sent += commands.len();
-                    self.spare(&mut commands);
                     self.clients[client].send(commands);
                 }
-                Step::Unanswered(mut commands) => {
+                Step::Unanswered(commands) => {
                     sent += commands.len() + 2;
-                    self.spare(&mut commands);
                     self.send_unanswered(client, &commands);
                 }
                 Step::HangUp => {
@@ -115,7 +108,7 @@ impl Stage {
                     self.replace(client);
                 }
                 Step::Kill => {
-                    let other = rng.usize(..CLIENTS);
+                    let other = dice.usize(..CLIENTS);
                     sent += 1;
                     self.kill(client, other);
                 }
@@ -127,21 +120,10 @@ impl Stage {
         sent
     }
 
-    /// Has no client wait for its FLUSHALL where that is dangerous.
-    fn spare(&self, commands: &mut [Words]) {
-        for words in commands.iter_mut().filter(|_| self.flush_is_fragile) {
-            let name = words.first().map(|name| name.to_ascii_uppercase());
-            let flushes = matches!(name.as_deref(), Some(b"FLUSHALL" | b"FLUSHDB"));
-            if flushes && words.len() == 1 {
-                words.push(b"ASYNC".to_vec());
-            }
-        }
-    }
-
-    fn prepare(&mut self, rng: &mut Rng) {
-        self.material.rubbish = rng.usize(3..30);
-        let intercept = if rng.bool() { "yes" } else { "no" };
-        let turn = rng.usize(1..100);
+    fn prepare(&mut self, dice: &mut Dice) {
+        self.material.rubbish = dice.usize(3..30);
+        let intercept = if dice.bool() { "yes" } else { "no" };
+        let turn = dice.usize(1..100);
         let set = format!("fairlock.intercept-eval {intercept} fairlock.turn {turn}");
         assert_eq!(self.control.run(&format!("CONFIG SET {set}")), "OK");
         for script in &self.material.scripts {
@@ -326,13 +308,4 @@ impl Stage {
         let Answers { errors, others } = self.answers;
         format!("{errors} errors, {others} others")
     }
-}
-
-/// Redis from 7.4 to 8.0.2, and some after it (not 8.0.6), do not survive CLIENT UNBLOCK of a client whose
-/// FLUSHALL or FLUSHDB goes on in the background. No module is needed for that.
-fn is_fragile(server: &Server) -> bool {
-    let is_valkey = !server.info("server", "valkey_version").is_empty();
-    let version = server.info("server", "redis_version");
-    let old = ["8.0.0", "8.0.1", "8.0.2", "8.0.3", "8.0.4", "8.0.5"];
-    !is_valkey && (version.starts_with("7.4.") || old.contains(&version.as_str()))
 }

@@ -1,26 +1,19 @@
 //! Redisson's scripts, called rightly and nearly so, and other people's that call the module.
 
-use fairlock_testing::needs_only_rust;
+use fairlock::redisson::stats::ROLES;
+use fairlock::redisson::table;
 use fairlock_testing::redisson::harvest::harvest;
 use fairlock_testing::redisson::{NEWEST, OLD};
-use fastrand::Rng;
+use fairlock_testing::{Dice, needs_only_rust};
 
-use crate::words::{
-    Words, bytes, count, derived, duration, lock, moment, once_in, owner, pick, wild,
-};
-
-/// Digests, roles and numbers of keys and arguments.
-const TABLE: &str = include_str!("../../src/redisson/scripts.tsv");
+use crate::words::{Words, bytes, count, derived, duration, lock, moment, owner, wild};
 
 /// One of Redisson's scripts.
 #[derive(Clone, Debug)]
 pub struct Script {
-    role: String,
-    sha1: String,
+    known: &'static table::Script,
     /// Known of two releases.
     pub text: Option<Vec<u8>>,
-    keys: usize,
-    arguments: usize,
 }
 
 /// All scripts in the module's table, those of two releases with their text where there may be Java for their clients.
@@ -30,60 +23,60 @@ pub fn redisson() -> Vec<Script> {
     } else {
         &[NEWEST, OLD]
     };
-    let known: Vec<_> = releases.iter().flat_map(|of| harvest(of)).collect();
-    let lines = TABLE.lines().skip(1);
-    lines
-        .map(|line| {
-            let columns: Vec<&str> = line.split('\t').collect();
-            let sha1 = columns[0].to_owned();
-            let text = known.iter().find(|script| script.sha1 == sha1);
-            Script {
-                role: columns[2].to_owned(),
-                text: text.map(|script| script.text.clone()),
-                sha1,
-                keys: columns[3].parse().unwrap_or(1),
-                arguments: columns[4].parse().unwrap_or(2),
-            }
+    let harvested: Vec<_> = releases.iter().flat_map(|of| harvest(of)).collect();
+    let text = |known: &table::Script| {
+        let script = harvested.iter().find(|script| script.sha1 == known.hex)?;
+        Some(script.text.clone())
+    };
+    let known = table::scripts().iter();
+    known
+        .map(|known| Script {
+            known,
+            text: text(known),
         })
         .collect()
 }
 
 /// A call of one of them. Those of which the text is known are called more often: they run as Lua
 /// as well.
-pub fn call(rng: &mut Rng, scripts: &[Script]) -> Words {
-    let mut script = &scripts[rng.usize(..scripts.len())];
-    while script.text.is_none() && !once_in(rng, 8) {
-        script = &scripts[rng.usize(..scripts.len())];
+pub fn call(dice: &mut Dice, scripts: &[Script]) -> Words {
+    let mut script = &scripts[dice.usize(..scripts.len())];
+    while script.text.is_none() && !dice.one_in(8) {
+        script = &scripts[dice.usize(..scripts.len())];
     }
     let mut words = match &script.text {
-        Some(text) if rng.bool() => vec![b"EVAL".to_vec(), body(rng, text)],
-        _ => vec![b"EVALSHA".to_vec(), digest(rng, &script.sha1)],
+        Some(text) if dice.bool() => vec![b"EVAL".to_vec(), body(dice, text)],
+        _ => vec![b"EVALSHA".to_vec(), digest(dice, script.known.hex)],
     };
-    let lock = lock(rng);
-    let mut keys = keys(rng, &script.role, &lock);
-    let mut arguments = arguments(rng, &script.role, script.arguments);
-    if once_in(rng, 30) {
+    let (lock, role) = (lock(dice), ROLES[script.known.role]);
+    let (number_of_keys, number) = match script.known.keys {
+        Some(keys) => (keys, script.known.arguments),
+        None => (1, 2),
+    };
+    let mut keys = keys(dice, role, &lock);
+    let mut arguments = arguments(dice, role, number);
+    if dice.one_in(30) {
         keys.push(lock);
     }
-    if once_in(rng, 30) {
-        arguments.push(bytes(rng));
+    if dice.one_in(30) {
+        arguments.push(bytes(dice));
     }
-    keys.truncate(if once_in(rng, 40) {
-        rng.usize(..6)
+    keys.truncate(if dice.one_in(40) {
+        dice.usize(..6)
     } else {
-        script.keys
+        number_of_keys
     });
-    arguments.truncate(if once_in(rng, 40) {
-        rng.usize(..8)
+    arguments.truncate(if dice.one_in(40) {
+        dice.usize(..8)
     } else {
-        script.arguments
+        number
     });
-    if once_in(rng, 20) && !arguments.is_empty() {
-        let at = rng.usize(..arguments.len());
-        arguments[at] = wild(rng);
+    if dice.one_in(20) && !arguments.is_empty() {
+        let at = dice.usize(..arguments.len());
+        arguments[at] = wild(dice);
     }
-    words.push(if once_in(rng, 50) {
-        count(rng)
+    words.push(if dice.one_in(50) {
+        count(dice)
     } else {
         keys.len().to_string().into_bytes()
     });
@@ -93,31 +86,31 @@ pub fn call(rng: &mut Rng, scripts: &[Script]) -> Words {
 }
 
 /// A script's text, and at times nearly that. Any other byte would not do: `i = i + 0` never ends.
-fn body(rng: &mut Rng, text: &[u8]) -> Vec<u8> {
+fn body(dice: &mut Dice, text: &[u8]) -> Vec<u8> {
     let mut body = text.to_vec();
-    let at = rng.usize(..body.len());
-    match rng.usize(..40) {
+    let at = dice.usize(..body.len());
+    match dice.usize(..40) {
         0 => body.push(b' '),
         1 => drop(body.pop()),
         // Another name, which Lua does not know, or the same command in other letters.
         2 if body[at].is_ascii_alphabetic() => body[at] ^= 0x20,
         // Not Lua, or a command that the server does not know.
-        2 => body[at] = rng.u8(0x80..),
+        2 => body[at] = dice.u8(0x80..),
         _ => (),
     }
     body
 }
 
-fn digest(rng: &mut Rng, sha1: &str) -> Vec<u8> {
-    match rng.usize(..40) {
-        0 => bytes(rng),
+fn digest(dice: &mut Dice, sha1: &str) -> Vec<u8> {
+    match dice.usize(..40) {
+        0 => bytes(dice),
         1 => sha1.as_bytes()[1..].to_vec(),
         2..=10 => sha1.to_uppercase().into_bytes(),
         _ => sha1.as_bytes().to_vec(),
     }
 }
 
-fn keys(rng: &mut Rng, role: &str, lock: &[u8]) -> Words {
+fn keys(dice: &mut Dice, role: &str, lock: &[u8]) -> Words {
     let mut keys = vec![
         lock.to_vec(),
         derived("redisson_lock_queue", lock),
@@ -129,8 +122,8 @@ fn keys(rng: &mut Rng, role: &str, lock: &[u8]) -> Words {
     if role == "leave" {
         keys.remove(0);
     }
-    if once_in(rng, 40) {
-        let at = rng.usize(..keys.len());
+    if dice.one_in(40) {
+        let at = dice.usize(..keys.len());
         let first = keys[0].clone();
         keys[at] = first;
     }
@@ -138,17 +131,17 @@ fn keys(rng: &mut Rng, role: &str, lock: &[u8]) -> Words {
 }
 
 /// In the order in which a role's scripts take them; which one depends on how many there are.
-fn arguments(rng: &mut Rng, role: &str, number: usize) -> Words {
-    let (lease, now, patience) = (duration(rng), moment(rng), duration(rng));
-    let owner = owner(rng);
-    let method: &str = pick(rng, &["PUBLISH", "SPUBLISH", "publish", "SET"]);
+fn arguments(dice: &mut Dice, role: &str, number: usize) -> Words {
+    let (lease, now, patience) = (duration(dice), moment(dice), duration(dice));
+    let owner = owner(dice);
+    let method: &str = dice.pick(&["PUBLISH", "SPUBLISH", "publish", "SET"]);
     let method = method.as_bytes().to_vec();
     let zero = b"0".to_vec();
     match role {
-        role if role.starts_with("try-lock") => vec![lease, owner, now, patience],
-        role if role.starts_with("lock") && number > 3 => vec![lease, owner, patience, now],
-        "unlock" => vec![zero, lease, owner, now, method, duration(rng)],
-        "force-unlock" => vec![zero, now, method],
+        "try_lock" => vec![lease, owner, now, patience],
+        "lock" if number > 3 => vec![lease, owner, patience, now],
+        "unlock" => vec![zero, lease, owner, now, method, duration(dice)],
+        "force_unlock" => vec![zero, now, method],
         "leave" => vec![owner, patience],
         _ => vec![lease, owner, now],
     }
@@ -170,11 +163,11 @@ pub const LIBRARY: &str = "#!lua name=fuzz\n\
     redis.register_function('through', function(keys, args) return redis.call(unpack(args)) end)";
 
 /// A script or function that calls a command.
-pub fn around(rng: &mut Rng, command: Words) -> Words {
-    let start: Vec<&[u8]> = match rng.usize(..6) {
+pub fn around(dice: &mut Dice, command: Words) -> Words {
+    let start: Vec<&[u8]> = match dice.usize(..6) {
         0 => vec![b"FCALL", b"through", b"0"],
-        1 => vec![b"EVAL_RO", pick(rng, BODIES).as_bytes(), b"0"],
-        _ => vec![b"EVAL", pick(rng, BODIES).as_bytes(), b"0"],
+        1 => vec![b"EVAL_RO", dice.pick(BODIES).as_bytes(), b"0"],
+        _ => vec![b"EVAL", dice.pick(BODIES).as_bytes(), b"0"],
     };
     let start = start.into_iter().map(<[u8]>::to_vec);
     start.chain(command).collect()

@@ -1,10 +1,10 @@
 //! What a client does next.
 
-use fastrand::Rng;
+use fairlock_testing::Dice;
 
 use crate::grammar::{ANYTHING, CONTENTS, Dumps, FAIRLOCK, SERVER, fill, form, spoil};
 use crate::scripts::{self, Script};
-use crate::words::{Words, bytes, once_in, pick};
+use crate::words::{Words, bytes};
 
 /// One thing that a client does.
 #[derive(Debug)]
@@ -34,32 +34,32 @@ pub struct Material {
 }
 
 /// A command by itself.
-fn command(rng: &mut Rng, material: &Material) -> Words {
-    let roll = rng.usize(..100);
+fn command(dice: &mut Dice, material: &Material) -> Words {
+    let roll = dice.usize(..100);
     let forms = if roll < material.rubbish * 2 / 3 {
         CONTENTS
     } else if roll < material.rubbish {
         ANYTHING
     } else if roll < material.rubbish + 18 {
-        return redisson(rng, material);
+        return redisson(dice, material);
     } else if roll < material.rubbish + 20 {
-        let form = form(rng, FAIRLOCK);
-        let inner = fill(rng, form, &material.dumps);
-        return scripts::around(rng, inner);
+        let form = form(dice, FAIRLOCK);
+        let inner = fill(dice, form, &material.dumps);
+        return scripts::around(dice, inner);
     } else {
         FAIRLOCK
     };
-    let form = form(rng, forms);
-    let mut words = fill(rng, form, &material.dumps);
-    if once_in(rng, 12) {
-        spoil(rng, &mut words);
+    let form = form(dice, forms);
+    let mut words = fill(dice, form, &material.dumps);
+    if dice.one_in(12) {
+        spoil(dice, &mut words);
     }
     words
 }
 
-fn redisson(rng: &mut Rng, material: &Material) -> Words {
-    let call = scripts::call(rng, &material.scripts);
-    if once_in(rng, 30) {
+fn redisson(dice: &mut Dice, material: &Material) -> Words {
+    let call = scripts::call(dice, &material.scripts);
+    if dice.one_in(30) {
         // The command that an intercepted one becomes, sent by a client itself.
         let mut direct = call;
         direct[0] = [b"FAIRLOCK.", direct[0].as_slice()].concat();
@@ -68,9 +68,9 @@ fn redisson(rng: &mut Rng, material: &Material) -> Words {
     call
 }
 
-fn commands(rng: &mut Rng, material: &Material, most: usize) -> Vec<Words> {
-    let number = rng.usize(1..=most);
-    (0..number).map(|_| command(rng, material)).collect()
+fn commands(dice: &mut Dice, material: &Material, most: usize) -> Vec<Words> {
+    let number = dice.usize(1..=most);
+    (0..number).map(|_| command(dice, material)).collect()
 }
 
 fn words(line: &str) -> Words {
@@ -88,30 +88,30 @@ fn within(before: &str, commands: Vec<Words>, after: &str) -> Step {
 }
 
 /// What a client does next.
-pub fn step(rng: &mut Rng, material: &Material) -> Step {
-    match rng.usize(..1000) {
-        0..=59 => transaction(rng, material),
-        60..=69 => Step::Unanswered(commands(rng, material, 4)),
+pub fn step(dice: &mut Dice, material: &Material) -> Step {
+    match dice.usize(..1000) {
+        0..=59 => transaction(dice, material),
+        60..=69 => Step::Unanswered(commands(dice, material, 4)),
         70..=74 => Step::HangUp,
         75..=78 => Step::Kill,
-        79..=88 => Step::Unblock(rng.bool()),
-        89 => Step::Garbage(garbage(rng)),
+        79..=88 => Step::Unblock(dice.bool()),
+        89 => Step::Garbage(garbage(dice)),
         90 => {
-            let few = commands(rng, material, 3);
-            let policy = pick(rng, &["noeviction", "allkeys-random", "volatile-ttl"]);
+            let few = commands(dice, material, 3);
+            let policy = dice.pick(&["noeviction", "allkeys-random", "volatile-ttl"]);
             let full = format!("CONFIG SET maxmemory 1 maxmemory-policy {policy}");
             within(&full, few, "CONFIG SET maxmemory 0")
         }
         91..=94 => {
-            let user = pick(rng, &["AUTH reader x", "AUTH limited x", "AUTH none x"]);
-            within(user, commands(rng, material, 4), "AUTH default x")
+            let user = dice.pick(&["AUTH reader x", "AUTH limited x", "AUTH none x"]);
+            within(user, commands(dice, material, 4), "AUTH default x")
         }
         95 => reload(),
         96..=145 => {
-            let form = form(rng, SERVER);
-            Step::Send(vec![fill(rng, form, &material.dumps)])
+            let form = form(dice, SERVER);
+            Step::Send(vec![fill(dice, form, &material.dumps)])
         }
-        _ => Step::Send(commands(rng, material, 16)),
+        _ => Step::Send(commands(dice, material, 16)),
     }
 }
 
@@ -122,23 +122,23 @@ fn reload() -> Step {
     Step::Send(all.map(words).to_vec())
 }
 
-fn transaction(rng: &mut Rng, material: &Material) -> Step {
+fn transaction(dice: &mut Dice, material: &Material) -> Step {
     let mut all = Vec::new();
-    if once_in(rng, 3) {
-        all.push(fill(rng, "WATCH {any} {lock}", &material.dumps));
-        all.extend(commands(rng, material, 2));
+    if dice.one_in(3) {
+        all.push(fill(dice, "WATCH {any} {lock}", &material.dumps));
+        all.extend(commands(dice, material, 2));
     }
     all.push(words("MULTI"));
-    all.extend(commands(rng, material, 8));
-    if once_in(rng, 10) {
-        let form = form(rng, SERVER);
-        all.push(fill(rng, form, &material.dumps));
+    all.extend(commands(dice, material, 8));
+    if dice.one_in(10) {
+        let form = form(dice, SERVER);
+        all.push(fill(dice, form, &material.dumps));
     }
-    all.push(words(if once_in(rng, 8) { "DISCARD" } else { "EXEC" }));
+    all.push(words(if dice.one_in(8) { "DISCARD" } else { "EXEC" }));
     Step::Send(all)
 }
 
-fn garbage(rng: &mut Rng) -> Vec<u8> {
+fn garbage(dice: &mut Dice) -> Vec<u8> {
     let starts: [&[u8]; 5] = [
         b"*3\r\n$16\r\nFAIRLOCK.ACQUIRE\r\n$-1\r\n",
         b"*2\r\n$13\r\nFAIRLOCK.INFO\r\n$99999999999\r\n",
@@ -146,5 +146,5 @@ fn garbage(rng: &mut Rng) -> Vec<u8> {
         b"FAIRLOCK.ACQUIRE k \"a\r\n",
         b"",
     ];
-    [pick(rng, &starts), &bytes(rng), b"\r\n"].concat()
+    [dice.pick(&starts), &bytes(dice), b"\r\n"].concat()
 }

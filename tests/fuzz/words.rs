@@ -1,6 +1,6 @@
 //! What commands are made of: names, owners, numbers, plausible and not.
 
-use fastrand::Rng;
+use fairlock_testing::Dice;
 
 /// A command with its arguments.
 pub type Words = Vec<Vec<u8>>;
@@ -68,22 +68,12 @@ const WILD: &[&str] = &[
     "99999999999999999999999999999999999999999999999999",
 ];
 
-/// One of several.
-pub fn pick<'a, T: ?Sized>(rng: &mut Rng, all: &[&'a T]) -> &'a T {
-    all[rng.usize(..all.len())]
-}
-
-/// Whether something happens that does so once in `n` times.
-pub fn once_in(rng: &mut Rng, n: usize) -> bool {
-    rng.usize(..n) == 0
-}
-
 /// The name of a lock: one of a few, and now and then one that was never seen.
-pub fn lock(rng: &mut Rng) -> Vec<u8> {
-    match rng.usize(..100) {
+pub fn lock(dice: &mut Dice) -> Vec<u8> {
+    match dice.usize(..100) {
         0 => vec![b'n'; 300],
-        1 => format!("new{}", rng.u32(..)).into_bytes(),
-        _ => pick(rng, LOCKS).to_vec(),
+        1 => format!("new{}", dice.u32(..)).into_bytes(),
+        _ => dice.pick(LOCKS).to_vec(),
     }
 }
 
@@ -98,8 +88,8 @@ pub fn derived(prefix: &str, lock: &[u8]) -> Vec<u8> {
 }
 
 /// One of the lock's keys.
-pub fn any_key(rng: &mut Rng, lock: &[u8]) -> Vec<u8> {
-    match rng.usize(..5) {
+pub fn any_key(dice: &mut Dice, lock: &[u8]) -> Vec<u8> {
+    match dice.usize(..5) {
         0 => lock.to_vec(),
         1 => derived("redisson_lock_queue", lock),
         2 => derived("redisson_lock_timeout", lock),
@@ -109,57 +99,57 @@ pub fn any_key(rng: &mut Rng, lock: &[u8]) -> Vec<u8> {
 }
 
 /// An owner, and at times what can be none.
-pub fn owner(rng: &mut Rng) -> Vec<u8> {
-    if once_in(rng, 50) {
-        return bytes(rng);
+pub fn owner(dice: &mut Dice) -> Vec<u8> {
+    if dice.one_in(50) {
+        return bytes(dice);
     }
     // The first ones more often.
-    let most = rng.usize(1..=OWNERS.len());
-    OWNERS[rng.usize(..most)].to_vec()
+    let most = dice.usize(1..=OWNERS.len());
+    OWNERS[dice.usize(..most)].to_vec()
 }
 
 /// Any bytes.
-pub fn bytes(rng: &mut Rng) -> Vec<u8> {
-    let length = if once_in(rng, 100) {
-        rng.usize(..5000)
+pub fn bytes(dice: &mut Dice) -> Vec<u8> {
+    let length = if dice.one_in(100) {
+        dice.usize(..5000)
     } else {
-        rng.usize(..20)
+        dice.usize(..20)
     };
-    (0..length).map(|_| rng.u8(..)).collect()
+    (0..length).map(|_| dice.u8(..)).collect()
 }
 
 /// Implausible numbers.
-pub fn wild(rng: &mut Rng) -> Vec<u8> {
-    pick(rng, WILD).as_bytes().to_vec()
+pub fn wild(dice: &mut Dice) -> Vec<u8> {
+    dice.pick(WILD).as_bytes().to_vec()
 }
 
 /// A duration in milliseconds: mostly so short that it ends within the round.
-pub fn duration(rng: &mut Rng) -> Vec<u8> {
-    match rng.usize(..20) {
-        0 => wild(rng),
+pub fn duration(dice: &mut Dice) -> Vec<u8> {
+    match dice.usize(..20) {
+        0 => wild(dice),
         1 => b"30000".to_vec(),
-        2..=5 => number(rng.u64(100..2_000)),
-        _ => number(rng.u64(1..50)),
+        2..=5 => number(dice.u64(100..2_000)),
+        _ => number(dice.u64(1..50)),
     }
 }
 
 /// A point in time, in milliseconds, around now.
-pub fn moment(rng: &mut Rng) -> Vec<u8> {
-    if once_in(rng, 10) {
-        return wild(rng);
+pub fn moment(dice: &mut Dice) -> Vec<u8> {
+    if dice.one_in(10) {
+        return wild(dice);
     }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = i64::try_from(now.expect("after 1970").as_millis()).expect("a time");
-    let around = if once_in(rng, 2) { 50 } else { 300_000 };
-    (now + rng.i64(-around..=around)).to_string().into_bytes()
+    let around = if dice.one_in(2) { 50 } else { 300_000 };
+    (now + dice.i64(-around..=around)).to_string().into_bytes()
 }
 
 /// A small number, and at times a wild one.
-pub fn count(rng: &mut Rng) -> Vec<u8> {
-    if once_in(rng, 8) {
-        wild(rng)
+pub fn count(dice: &mut Dice) -> Vec<u8> {
+    if dice.one_in(8) {
+        wild(dice)
     } else {
-        rng.i64(-3..6).to_string().into_bytes()
+        dice.i64(-3..6).to_string().into_bytes()
     }
 }
 

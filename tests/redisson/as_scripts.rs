@@ -133,7 +133,7 @@ fn are_among(messages: &[Message], others: &[Message]) -> bool {
 }
 
 fn step(dice: &mut Dice) -> Step {
-    match dice.index(80) {
+    match dice.usize(..80) {
         0 => Step::Nap {
             ends: dice.one_in(2),
         },
@@ -176,14 +176,14 @@ const FOREIGN: [&str; 9] = [
 
 fn call(dice: &mut Dice) -> Vec<String> {
     let owner = dice.pick(&OWNERS);
-    let mut words = match dice.index(10) {
+    let mut words = match dice.usize(..10) {
         0..5 => acquire(owner, dice),
         5..8 => release(owner, dice),
         8 => renew(owner, dice),
         _ => vec!["CANCEL", owner],
     };
     // Wrong in all ways.
-    match dice.index(150) {
+    match dice.usize(..150) {
         // Without a way to wait the command would block.
         0 if words.len() != 3 => drop(words.pop()),
         1 => words.push("MORE"),

@@ -21,7 +21,7 @@ fn redissons_scripts_drop_no_waiter_of_the_packages() {
         let mut queue: Vec<String> = Vec::new();
         let mut holder = None;
         for number in 0..150 {
-            match dice.index(5) {
+            match dice.usize(..5) {
                 0 | 1 if queue.len() < 12 => {
                     let is_ours = dice.one_in(2);
                     let owner = if is_ours {
@@ -37,11 +37,11 @@ fn redissons_scripts_drop_no_waiter_of_the_packages() {
                 }
                 // One that waits asks again.
                 2 if !queue.is_empty() => {
-                    let owner = queue[dice.index(queue.len())].clone();
+                    let owner = queue[dice.usize(..queue.len())].clone();
                     assert!(holder.is_none() || !ask_as(&mut hand, &owner), "{owner}");
                 }
                 3 if queue.len() > 2 && dice.one_in(3) => {
-                    let owner = queue.remove(dice.index(queue.len()));
+                    let owner = queue.remove(dice.usize(..queue.len()));
                     if owner.starts_with("own") {
                         let words = lua::call(&["CANCEL", "k", &owner]);
                         assert_eq!(hand.client.run_words(&words), "1");

@@ -138,7 +138,7 @@ fn state(
 ) -> (bool, Vec<(String, f64)>) {
     let [lock, queue, by_score, _, latch] = keys;
     let mut add = |line: String| commands.push(words(&line));
-    let holder = dice.index(12);
+    let holder = dice.usize(..12);
     match holder {
         0..4 => (),
         4 if dice.one_in(4) => add(format!("SET {lock} x")),
@@ -162,9 +162,7 @@ fn state(
         ));
     }
     let mut waiting: Vec<&str> = OWNERS.to_vec();
-    for index in (1..waiting.len()).rev() {
-        waiting.swap(index, dice.index(index + 1));
-    }
+    dice.shuffle(&mut waiting);
     waiting.truncate(dice.pick(&[0, 0, 1, 2, 3, 5]));
     let mut scores = Vec::new();
     for owner in &waiting {
@@ -187,7 +185,7 @@ fn state(
         add(format!("DEL {by_score}"));
         add(format!("SADD {by_score} x"));
     }
-    match dice.index(20) {
+    match dice.usize(..20) {
         0 => add(format!("SET {latch} 1 PX 50000")),
         1 => add(format!("SET {latch} 0")),
         2 if dice.one_in(4) => add(format!("SET {latch} {}", dice.pick(&["x", "1.5", "07"]))),
@@ -201,7 +199,7 @@ fn state(
 /// nothing: natively the server's clock counts, too.
 fn score(now: u64, dice: &mut Dice) -> String {
     let at = |offset: i64| now.saturating_add_signed(offset);
-    match dice.index(16) {
+    match dice.usize(..16) {
         0..5 => at(300_000).to_string(),
         5..8 => at(5_000).to_string(),
         8 => at(-700_000).to_string(),
@@ -226,13 +224,13 @@ fn call(
     let mut names: Vec<&String> = script.keys_of(keys).iter().collect();
     if script.renews_many() {
         let [lock, queue, _, channel, _] = keys;
-        for _ in 0..dice.index(4) {
+        for _ in 0..dice.usize(..4) {
             names.push(dice.pick(&[lock, lock, channel, queue]));
             arguments.push(dice.pick(&OWNERS).to_owned());
         }
     }
     if dice.one_in(40) {
-        let changed = dice.index(arguments.len());
+        let changed = dice.usize(..arguments.len());
         let strange = dice.pick(STRANGE);
         // By a clock that is years off, Lua drops its own caller, or leaves the dead.
         let clock = match script.role {
@@ -244,7 +242,7 @@ fn call(
         let strange = if is_time { "x" } else { strange };
         strange.clone_into(&mut arguments[changed]);
     }
-    match dice.index(180) {
+    match dice.usize(..180) {
         0..3 => drop(arguments.pop()),
         3..6 => arguments.push("more".to_owned()),
         6..9 => drop(names.pop()),

@@ -20,7 +20,7 @@ fn take_turns(server: &Server, jvms: &[Driver; 2], number: usize, is_over: &Atom
     while !is_over.load(Ordering::Relaxed) {
         assert_eq!(jvm.run(&thread, "lock k"), "true");
         client.assert_reply("INCR inside", "1");
-        thread::sleep(Duration::from_millis(dice.below(30)));
+        thread::sleep(Duration::from_millis(dice.u64(..30)));
         client.assert_reply("DECR inside", "0");
         assert_eq!(jvm.run(&thread, "unlock k"), "done");
     }
@@ -46,7 +46,7 @@ fn switch(server: &Server) {
     for setting in ["no", "yes"].into_iter().cycle().take(SWITCHES) {
         let set = format!("CONFIG SET fairlock.intercept-eval {setting}");
         client.assert_reply(&set, "OK");
-        thread::sleep(Duration::from_millis(dice.below(60)));
+        thread::sleep(Duration::from_millis(dice.u64(..60)));
     }
 }
 

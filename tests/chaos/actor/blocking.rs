@@ -12,7 +12,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
     let lock = actor.begin(actor.world.locks);
     let (fate, lease) = actor.fate();
     let session = actor.dice.one_in(4);
-    let wait = actor.dice.one_in(4).then(|| 1 + actor.dice.below(300));
+    let wait = actor.dice.one_in(4).then(|| 1 + actor.dice.u64(..300));
     if let Some(token) = acquire(actor, lock, lease, wait, session)? {
         hold(actor, lock, token, lease, fate, session)?;
     }

@@ -129,10 +129,10 @@ pub fn start_of(kinds: &[Kind], world: &Arc<World>, seed: u64) -> Vec<JoinHandle
 impl Actor {
     /// After a pause, begins an attempt; one of so many locks to ask for.
     fn begin(&mut self, locks: usize) -> usize {
-        let ms = self.dice.below(self.world.load.think);
+        let ms = self.dice.u64(..self.world.load.think);
         thread::sleep(Duration::from_millis(ms));
         self.attempt += 1;
-        self.dice.index(locks)
+        self.dice.usize(..locks)
     }
 
     /// The words by which it asks for a lock, up to its options.
@@ -151,9 +151,9 @@ impl Actor {
     fn holding_time(&mut self, lock: usize) -> u64 {
         let longest = self.world.load.hold;
         if self.limits[lock] == EXCLUSIVE {
-            self.dice.below(longest)
+            self.dice.u64(..longest)
         } else {
-            self.dice.below(5 * longest)
+            self.dice.u64(..5 * longest)
         }
     }
 

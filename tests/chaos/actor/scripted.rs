@@ -33,7 +33,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
     let lock = actor.begin(SCRIPTED.min(actor.world.locks));
     let (fate, lease) = actor.fate();
     acquire(actor, lock, lease)?;
-    let mut ms = actor.dice.below(actor.world.load.hold);
+    let mut ms = actor.dice.u64(..actor.world.load.hold);
     if fate == Fate::Overstay {
         ms += lease * 2;
     }
@@ -76,7 +76,7 @@ fn unlock(actor: &mut Actor, lock: usize) -> Result<(), Over> {
     loop {
         let latch = format!(
             "redisson_unlock_latch:{{{name}}}:{:016x}",
-            actor.dice.below(u64::MAX)
+            actor.dice.u64(..u64::MAX)
         );
         let now = actor.world.clock().to_string();
         let words = [

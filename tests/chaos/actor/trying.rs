@@ -33,7 +33,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
 
 /// Takes another owner, which may be there or not, out of the queue.
 fn cancel(actor: &mut Actor, lock: usize) -> Result<(), Over> {
-    let other = actor.dice.index(actor.world.clients());
+    let other = actor.dice.usize(..actor.world.clients());
     let words = ["FAIRLOCK.CANCEL", &lock_name(lock), &owner(other)];
     actor.call(lock, Request::Cancel { owner: other }, &words, done)?;
     Ok(())
