@@ -58,7 +58,7 @@ const fn number(part: &str) -> i32 {
 }
 
 fn load(context: &Context, arguments: &[RedisString]) -> Status {
-    let missing = server::find_functions().err();
+    let missing = server::missing_function();
     let loaded = Ctx::of(context, |ctx| match missing {
         Some(function) => {
             ctx.log_warning(&format!(
@@ -79,7 +79,7 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
 /// Whether the server has, beside its functions, what the module cannot do without.
 fn has_what_is_needed(ctx: &Ctx) -> bool {
     server::remember_server(ctx);
-    if let Some(command) = ctx.missing_command() {
+    if let Some(command) = server::needs::missing_command() {
         ctx.log_warning(&format!(
             "fairlock needs the command {command}, which this server's configuration has renamed \
              (rename-command): without it replicas and files would not learn of locks"

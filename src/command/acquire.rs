@@ -88,7 +88,7 @@ fn decide(call: &Call<'_>, ctx: &Ctx, step: &mut Step<'_, OpenLock<'_>>) -> Resu
         wait: match call.wait {
             Some(Wait::Enqueue) => Some(WaitMode::Polling),
             Some(Wait::Never) => None,
-            _ => (!ctx.flags().deny_blocking()).then_some(WaitMode::Blocked(ctx.client_id())),
+            _ => (!ctx.denies_blocking()).then_some(WaitMode::Blocked(ctx.client_id())),
         },
     };
     step.state.require_holders()?;

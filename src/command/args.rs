@@ -6,7 +6,7 @@ use crate::error::{Error, MOST_HOLDERS, Range};
 use crate::keyspace::names::one_slot;
 use crate::keyspace::number::number;
 use crate::lock::{Connection, Limit, Millis};
-use crate::server::{Args, Command, Ctx, in_cluster};
+use crate::server::{Args, Command, Ctx, Flags, in_cluster};
 use crate::waiting;
 
 use super::caller::{identity, is_connection};
@@ -215,7 +215,7 @@ impl<'a> Cursor<'a, '_> {
     }
 
     fn require_connection(&self, refused: fn(&'static str) -> Error) -> Result<(), Error> {
-        if self.ctx.flags().in_script() {
+        if self.ctx.flags().contains(Flags::LUA) {
             Err(refused("in a script"))
         } else if !is_connection(self.ctx) {
             Err(refused("by another module"))

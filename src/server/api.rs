@@ -1,105 +1,100 @@
-//! Calls the server's functions, which `api.h` lists. Without a required function the module does not
-//! load. For an optional one the caller gives a default.
+//! Calls the server's functions, as redis-module declares them. Without a required function the module does not load.
+//! For an optional one the caller gives a default. To use one more function: add it to its list.
 
 use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-/// What `build.rs` has made of `api.h`: types and constants, and the two tables of functions.
-#[allow(missing_docs, nonstandard_style, clippy::all, clippy::pedantic)]
-#[allow(dead_code)] // Some functions are called by redis-module only.
-pub(super) mod raw {
-    include!(concat!(env!("OUT_DIR"), "/objects.rs"));
-    include!(concat!(env!("OUT_DIR"), "/types.rs"));
-    include!(concat!(env!("OUT_DIR"), "/tables.rs"));
-
-    macro_rules! functions {
-        ($table:ident: $($field:ident $name:ident)*) => {
-            impl $table {
-                /// The names that the server knows the functions by, each with a null at its end.
-                pub const NAMES: &[&str] = &[$(concat!(stringify!($name), "\0")),*];
-            }
-        };
-    }
-    include!(concat!(env!("OUT_DIR"), "/functions.rs"));
-}
-
-/// Compares `api.h` with the bindings of redis-module. The tests compile only if both agree on the value of each
-/// constant, the size of each structure, the offset of each field, and the signature of each function.
-#[cfg(test)]
-#[allow(
-    missing_docs,
-    nonstandard_style,
-    clippy::all,
-    clippy::pedantic,
-    dead_code
-)]
-mod same {
-    use std::mem::offset_of;
-
-    use redis_module::raw as theirs;
-    use redis_module::raw::*;
-
-    use crate::server::api::raw as own;
-
-    macro_rules! constant {
-        ($name:ident) => {
-            const _: () = assert!(own::$name as i128 == theirs::$name as i128);
-        };
-    }
-    macro_rules! structure {
-        ($name:ident) => {
-            const _: () = assert!(size_of::<own::$name>() == size_of::<theirs::$name>());
-            const _: () = assert!(align_of::<own::$name>() == align_of::<theirs::$name>());
-        };
-    }
-    macro_rules! field {
-        ($of:ident $name:ident) => {
-            const _: () = assert!(offset_of!(own::$of, $name) == offset_of!(theirs::$of, $name));
-        };
-    }
-    include!(concat!(env!("OUT_DIR"), "/same.rs"));
-
-    /// redis-module does not name this one.
-    type RedisModuleFreeFunc = own::RedisModuleFreeFunc;
-    include!(concat!(env!("OUT_DIR"), "/tables.rs"));
-
-    macro_rules! functions {
-        ($table:ident: $($field:ident $name:ident)*) => {
-            // SAFETY: it is never called, only compiled.
-            const _: fn() -> $table = || unsafe { $table { $($field: theirs::$name),* } };
-        };
-    }
-    include!(concat!(env!("OUT_DIR"), "/functions.rs"));
-}
+pub(super) use redis_module::raw;
 
 /// What the server's functions return when all is well.
-pub(super) const OK: c_int = raw::REDISMODULE_OK;
+pub(super) const OK: c_int = raw::Status::Ok as c_int;
 
-/// The server's functions: null until [`find_functions`] has asked for them.
-// SAFETY: of these structures, which hold nothing but optional functions, all zeros is a value.
-pub(super) static mut REQUIRED: raw::Required = unsafe { MaybeUninit::zeroed().assume_init() };
-/// As [`REQUIRED`], and null where the server has no such function.
-// SAFETY: as above.
-pub(super) static mut OPTIONAL: raw::Optional = unsafe { MaybeUninit::zeroed().assume_init() };
+/// The functions of one list, and the names that the server knows them by, each with a null at its end.
+macro_rules! functions {
+    ($list:ident: $($name:ident = $declared:ident,)*) => {
+        #[allow(unused_imports, dead_code, reason = "some are called by redis-module only, others may be missing")]
+        pub(super) mod $list {
+            pub use redis_module::raw::{$($declared as $name),*};
 
-/// Calls a function of the server. An optional one has a default for servers that lack it:
-/// `api!(GetModuleUserACLString(user) or null_mut())`. To be used inside `unsafe`, whose SAFETY line
-/// speaks for the call.
-macro_rules! api {
-    ($function:ident($($argument:expr),* $(,)?)) => {
-        $crate::server::api::api!($function)($($argument),*)
-    };
-    ($function:ident($($argument:expr),* $(,)?) or $default:expr) => {
-        match $crate::server::api::OPTIONAL.$function {
-            Some(function) => function($($argument),*),
-            None => $default,
+            pub const NAMES: &[&str] = &[$(concat!(stringify!($declared), "\0")),*];
         }
     };
-    ($function:ident) => {
-        match $crate::server::api::REQUIRED.$function {
-            Some(function) => function,
+}
+
+// All are in Redis 7.0.0 and in every Valkey.
+functions! { required:
+    Alloc = RedisModule_Alloc, Free = RedisModule_Free, Log = RedisModule_Log,
+    SetModuleOptions = RedisModule_SetModuleOptions, LoadConfigs = RedisModule_LoadConfigs,
+    RegisterInfoFunc = RedisModule_RegisterInfoFunc, InfoAddSection = RedisModule_InfoAddSection,
+    InfoAddFieldULongLong = RedisModule_InfoAddFieldULongLong, CreateCommand = RedisModule_CreateCommand,
+    GetCommand = RedisModule_GetCommand, SetCommandInfo = RedisModule_SetCommandInfo,
+    RegisterCommandFilter = RedisModule_RegisterCommandFilter,
+    CommandFilterArgGet = RedisModule_CommandFilterArgGet,
+    CommandFilterArgReplace = RedisModule_CommandFilterArgReplace, GetContextFlags = RedisModule_GetContextFlags,
+    GetClientId = RedisModule_GetClientId, GetSelectedDb = RedisModule_GetSelectedDb,
+    SelectDb = RedisModule_SelectDb, DbSize = RedisModule_DbSize,
+    AvoidReplicaTraffic = RedisModule_AvoidReplicaTraffic, GetServerInfo = RedisModule_GetServerInfo,
+    ServerInfoGetFieldC = RedisModule_ServerInfoGetFieldC, FreeServerInfo = RedisModule_FreeServerInfo,
+    ReplyWithArray = RedisModule_ReplyWithArray, ReplyWithBool = RedisModule_ReplyWithBool,
+    ReplyWithCallReply = RedisModule_ReplyWithCallReply, ReplyWithError = RedisModule_ReplyWithError,
+    ReplyWithLongLong = RedisModule_ReplyWithLongLong, ReplyWithMap = RedisModule_ReplyWithMap,
+    ReplyWithNull = RedisModule_ReplyWithNull, ReplyWithStringBuffer = RedisModule_ReplyWithStringBuffer,
+    CreateString = RedisModule_CreateString, RetainString = RedisModule_RetainString,
+    FreeString = RedisModule_FreeString, StringPtrLen = RedisModule_StringPtrLen, OpenKey = RedisModule_OpenKey,
+    CloseKey = RedisModule_CloseKey, GetDbIdFromModuleKey = RedisModule_GetDbIdFromModuleKey,
+    KeyType = RedisModule_KeyType, ValueLength = RedisModule_ValueLength, DeleteKey = RedisModule_DeleteKey,
+    GetAbsExpire = RedisModule_GetAbsExpire, SetAbsExpire = RedisModule_SetAbsExpire,
+    StringSet = RedisModule_StringSet, StringDMA = RedisModule_StringDMA, HashGet = RedisModule_HashGet,
+    HashSet = RedisModule_HashSet, ListGet = RedisModule_ListGet, ListPush = RedisModule_ListPush,
+    ListDelete = RedisModule_ListDelete, ZsetAdd = RedisModule_ZsetAdd, ZsetRem = RedisModule_ZsetRem,
+    ZsetScore = RedisModule_ZsetScore, ZsetFirstInScoreRange = RedisModule_ZsetFirstInScoreRange,
+    ZsetRangeEndReached = RedisModule_ZsetRangeEndReached,
+    ZsetRangeCurrentElement = RedisModule_ZsetRangeCurrentElement, ZsetRangeNext = RedisModule_ZsetRangeNext,
+    ZsetRangeStop = RedisModule_ZsetRangeStop, ScanCursorCreate = RedisModule_ScanCursorCreate,
+    ScanCursorDestroy = RedisModule_ScanCursorDestroy, ScanKey = RedisModule_ScanKey,
+    Replicate = RedisModule_Replicate, SignalModifiedKey = RedisModule_SignalModifiedKey,
+    GetNotifyKeyspaceEvents = RedisModule_GetNotifyKeyspaceEvents,
+    NotifyKeyspaceEvent = RedisModule_NotifyKeyspaceEvent, Call = RedisModule_Call,
+    CallReplyType = RedisModule_CallReplyType, CallReplyLength = RedisModule_CallReplyLength,
+    CallReplyInteger = RedisModule_CallReplyInteger, CallReplyStringPtr = RedisModule_CallReplyStringPtr,
+    CallReplyArrayElement = RedisModule_CallReplyArrayElement, FreeCallReply = RedisModule_FreeCallReply,
+    BlockClient = RedisModule_BlockClient,
+    SetDisconnectCallback = RedisModule_SetDisconnectCallback, UnblockClient = RedisModule_UnblockClient,
+    GetBlockedClientPrivateData = RedisModule_GetBlockedClientPrivateData, CreateTimer = RedisModule_CreateTimer,
+    StopTimer = RedisModule_StopTimer, EventLoopAddOneShot = RedisModule_EventLoopAddOneShot,
+    SubscribeToServerEvent = RedisModule_SubscribeToServerEvent,
+    SubscribeToKeyspaceEvents = RedisModule_SubscribeToKeyspaceEvents,
+    GetClientInfoById = RedisModule_GetClientInfoById, GetClientUserNameById = RedisModule_GetClientUserNameById,
+    GetModuleUserFromUserName = RedisModule_GetModuleUserFromUserName, FreeModuleUser = RedisModule_FreeModuleUser,
+    ACLCheckCommandPermissions = RedisModule_ACLCheckCommandPermissions,
+    ACLCheckKeyPermissions = RedisModule_ACLCheckKeyPermissions,
+    GetDetachedThreadSafeContext = RedisModule_GetDetachedThreadSafeContext,
+    FreeThreadSafeContext = RedisModule_FreeThreadSafeContext, RegisterBoolConfig = RedisModule_RegisterBoolConfig,
+    RegisterEnumConfig = RedisModule_RegisterEnumConfig, RegisterNumericConfig = RedisModule_RegisterNumericConfig,
+}
+
+// Since Redis 7.0.6 the first, since 7.2.0 the others.
+functions! { optional:
+    GetModuleUserACLString = RedisModule_GetModuleUserACLString,
+    GetModuleOptionsAll = RedisModule_GetModuleOptionsAll,
+    SetCommandACLCategories = RedisModule_SetCommandACLCategories,
+    CommandFilterGetClientId = RedisModule_CommandFilterGetClientId,
+}
+
+/// Calls a function of the server that is in one of the lists. An optional one has a default for servers that lack it:
+/// `api!(GetModuleUserACLString(user) or null_mut())`. To be used inside `unsafe`, whose SAFETY line speaks
+/// for the call.
+macro_rules! api {
+    ($function:ident($($argument:expr),* $(,)?)) => {
+        match $crate::server::api::required::$function {
+            Some(function) => function($($argument),*),
             None => $crate::server::api::not_loaded(),
+        }
+    };
+    ($function:ident($($argument:expr),* $(,)?) or $default:expr) => {
+        match $crate::server::api::optional::$function {
+            Some(function) => function($($argument),*),
+            None => $default,
         }
     };
 }
@@ -113,51 +108,21 @@ pub(super) fn not_loaded() -> ! {
     std::process::abort()
 }
 
-/// Asks the server for its functions: to be called first when the module is loaded.
-///
-/// # Errors
-/// The name of a required function that the server does not have.
-pub fn find_functions() -> Result<(), &'static str> {
-    let (required, optional) = (&raw mut REQUIRED, &raw mut OPTIONAL);
-    // SAFETY: each table has as many entries as there are names, which the assertions below make sure of.
-    // Nothing else uses them during this call: it is on the main thread, and calls no code of the module.
-    unsafe {
-        find(raw::Optional::NAMES, optional.cast());
-        match find(raw::Required::NAMES, required.cast()) {
-            Some(missing) => Err(missing.trim_end_matches('\0')),
-            None => Ok(()),
-        }
-    }
-}
-
-const POINTER: usize = size_of::<*mut c_void>();
-const _: () = assert!(size_of::<raw::Required>() == raw::Required::NAMES.len() * POINTER);
-const _: () = assert!(size_of::<raw::Optional>() == raw::Optional::NAMES.len() * POINTER);
-
-/// Fills a table; the first name that the server does not know.
-///
-/// # Safety
-/// The table has an entry for each of the names; each name ends with a null; nothing else uses the table
-/// during this call.
-unsafe fn find(names: &[&'static str], table: *mut *mut c_void) -> Option<&'static str> {
-    // SAFETY: redis-module sets it each time the server loads the module, before it calls this module's
-    // code.
-    let get = unsafe { redis_module::raw::RedisModule_GetApi };
-    let mut missing = None;
-    for (index, name) in names.iter().enumerate() {
+/// A required function that the server does not have: to be asked first when the module is loaded. redis-module has
+/// looked up all that there are, but says nothing of those that are missing.
+pub fn missing_function() -> Option<&'static str> {
+    let is_missing = |name: &&&str| {
         let mut function: *mut c_void = null_mut();
-        // SAFETY: the name ends with a null, and the server writes the function's address to the pointer
-        // that it is given, or nothing.
+        // SAFETY: redis-module sets it each time the server loads the module, before it calls this module's code.
+        let get = unsafe { raw::RedisModule_GetApi };
+        // SAFETY: the name ends with a null, and the server writes the function's address to the pointer that it is
+        // given, or nothing.
         let status =
             get.map(|get| unsafe { get(name.as_ptr().cast(), (&raw mut function).cast()) });
-        if status != Some(OK) || function.is_null() {
-            function = null_mut();
-            missing = missing.or(Some(*name));
-        }
-        // SAFETY: the entry is in the table, and holds the address of a function, or null.
-        unsafe { table.add(index).write(function) };
-    }
-    missing
+        status != Some(OK) || function.is_null()
+    };
+    let missing = required::NAMES.iter().find(is_missing)?;
+    Some(missing.trim_end_matches('\0'))
 }
 
 #[cfg(test)]
@@ -165,25 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_function_is_listed_once_under_the_name_that_the_server_knows() {
-        let mut names = [raw::Required::NAMES, raw::Optional::NAMES].concat();
-        assert!(names.len() > 80);
-        for name in &names {
-            let name = name
-                .strip_suffix('\0')
-                .and_then(|name| name.strip_prefix("RedisModule_"));
-            let is_word = |name: &str| name.bytes().all(|letter| letter.is_ascii_alphanumeric());
-            assert!(
-                name.is_some_and(|name| !name.is_empty() && is_word(name)),
-                "{name:?}"
-            );
-        }
-        names.sort_unstable();
-        assert!(names.is_sorted_by(|name, next| name != next));
-    }
-
-    #[test]
     fn without_a_server_the_first_required_function_is_missing() {
-        assert_eq!(find_functions(), Err("RedisModule_Alloc"));
+        assert_eq!(missing_function(), Some("RedisModule_Alloc"));
     }
 }

@@ -55,7 +55,7 @@ struct Delivery<B: Blocking> {
 
 impl Ctx {
     /// Blocks the calling client, without limit of time. To be called only where
-    /// [`super::Flags::deny_blocking`] is false.
+    /// [`Ctx::denies_blocking`] is false.
     pub fn block<B: Blocking>(&self) -> Option<Handle<B>> {
         // SAFETY: the callbacks have the signatures that the server expects, and their code stays.
         unsafe {

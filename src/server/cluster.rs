@@ -123,7 +123,7 @@ impl Ctx {
     /// - where the server would look each replicated command up: there are such commands (see `needs.rs`).
     pub fn declare_options(&self) {
         let theirs = self.options_of_valkey() & (HANDLES_ATOMIC_MIGRATION | SKIPS_VALIDATION);
-        let options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | theirs;
+        let options = raw::ModuleOptions::NO_IMPLICIT_SIGNAL_MODIFIED.bits() | theirs;
         // SAFETY: the context is valid for this call.
         unsafe { api!(SetModuleOptions(self.raw, options)) };
     }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::RedisValue;
 
-use super::api::{OK, REQUIRED, api, raw};
+pub use redis_module::ContextFlags as Flags;
+
+use super::api::{OK, api, raw};
 use super::memory::Str;
 
 /// What a client is told after a panic.
@@ -53,43 +55,6 @@ impl Reply {
     }
 }
 
-/// What the server says of the caller of a command, and of itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Flags(c_int);
-
-impl Flags {
-    fn has(self, flag: c_int) -> bool {
-        self.0 & flag != 0
-    }
-
-    /// The caller is in a transaction or a script, or has asked not to be blocked.
-    pub fn deny_blocking(self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
-            || self.in_transaction()
-            || self.in_script()
-    }
-
-    /// The command is part of a transaction.
-    pub fn in_transaction(self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_MULTI)
-    }
-
-    /// The command was called by a Lua script or a function.
-    pub fn in_script(self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_LUA)
-    }
-
-    /// The server uses more memory than it may.
-    pub fn out_of_memory(self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_OOM)
-    }
-
-    /// The server keeps an append-only file.
-    pub fn append_only_file(self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_AOF)
-    }
-}
-
 /// An atomic, because reading a thread-local costs a function call.
 static CLUSTER: AtomicBool = AtomicBool::new(false);
 
@@ -99,14 +64,8 @@ static REPLICA: AtomicBool = AtomicBool::new(false);
 /// Reads what does not change while the server runs, and its role.
 pub fn remember_server(ctx: &Ctx) {
     let flags = ctx.flags();
-    CLUSTER.store(
-        flags.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER),
-        Ordering::Relaxed,
-    );
-    REPLICA.store(
-        flags.has(raw::REDISMODULE_CTX_FLAGS_SLAVE),
-        Ordering::Relaxed,
-    );
+    CLUSTER.store(flags.contains(Flags::CLUSTER), Ordering::Relaxed);
+    REPLICA.store(flags.contains(Flags::SLAVE), Ordering::Relaxed);
 }
 
 /// The server has become a replica, or the master.
@@ -174,10 +133,16 @@ impl Ctx {
         Self { raw }
     }
 
-    /// The flags of this call. Not free: the server computes its memory use for them.
+    /// What the server says of the caller of a command, and of itself. Not free: the server computes its memory use.
     pub fn flags(&self) -> Flags {
         // SAFETY: the context is valid for this call.
-        Flags(unsafe { api!(GetContextFlags(self.raw)) })
+        Flags::from_bits_truncate(unsafe { api!(GetContextFlags(self.raw)) })
+    }
+
+    /// The caller is in a transaction or a script, or has asked not to be blocked.
+    pub fn denies_blocking(&self) -> bool {
+        let flags = Flags::DENY_BLOCKING | Flags::MULTI | Flags::LUA;
+        self.flags().intersects(flags)
     }
 
     /// Identifies the calling connection.
@@ -239,7 +204,7 @@ impl Ctx {
         // SAFETY: the format says: one string, which lives until the call returns. The context may be
         // null. If the server lacks this very function, nothing is logged.
         unsafe {
-            if let Some(log) = REQUIRED.Log {
+            if let Some(log) = raw::RedisModule_Log {
                 log(self.raw, level.as_ptr(), c"%s".as_ptr(), message.as_ptr());
             }
         }

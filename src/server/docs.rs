@@ -8,11 +8,11 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::size_of;
 use std::ptr::{null, null_mut};
 
+use redis_module::commands::{self, BeginSearch, FindKeys, KeySpecFlags as Flags};
+
 use super::api::{OK, api, raw};
 use raw::{
-    REDISMODULE_CMD_KEY_ACCESS as ACCESS, REDISMODULE_CMD_KEY_DELETE as DELETE,
-    REDISMODULE_CMD_KEY_NOT_KEY as NOT_KEY, REDISMODULE_CMD_KEY_RM as RM,
-    REDISMODULE_CMD_KEY_RO as RO, RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
     RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
     RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
     RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONEOF,
@@ -55,9 +55,6 @@ pub enum Keys {
     /// first; that all share its slot, the command has to see for itself.
     Numbered,
 }
-
-/// A key that is read and changed.
-const UPDATE_KEY: u16 = raw::REDISMODULE_CMD_KEY_RW | ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
 
 /// What a command does with its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +117,7 @@ impl<'s, W: Iterator<Item = &'s str>> Reader<W> {
                 ..empty()
             },
         };
-        argument.flags |= raw::REDISMODULE_CMD_ARG_OPTIONAL;
+        argument.flags |= raw::REDISMODULE_CMD_ARG_OPTIONAL.cast_signed();
         argument
     }
 
@@ -133,13 +130,13 @@ impl<'s, W: Iterator<Item = &'s str>> Reader<W> {
             ..empty()
         };
         if self.words.next_if_eq(&"...").is_some() {
-            argument.flags |= raw::REDISMODULE_CMD_ARG_MULTIPLE;
+            argument.flags |= raw::REDISMODULE_CMD_ARG_MULTIPLE.cast_signed();
         }
         if argument.type_ == PURE_TOKEN {
             let values = self.in_a_row();
             match values.as_slice() {
                 [] => (),
-                [value] if value.flags == raw::REDISMODULE_CMD_ARG_NONE => argument = *value,
+                [value] if value.flags == 0 => argument = *value,
                 _ => {
                     argument.type_ = BLOCK;
                     argument.subargs = self.list(values);
@@ -193,49 +190,24 @@ type KeySpec = raw::RedisModuleCommandKeySpec;
 /// named once more, as what is no key but says the slot. The alternative, the flag `getkeys-api`, has the server ask
 /// the module, which it does on an I/O thread too: that ends in propagation beside the main thread.
 fn key_specs(keys: Keys) -> Vec<KeySpec> {
-    let mut specs = match keys {
-        Keys::First(KeyUse::Read) => vec![one_key(1, RO | ACCESS)],
-        Keys::First(KeyUse::Update) => vec![one_key(1, UPDATE_KEY)],
-        Keys::First(KeyUse::Delete) => vec![one_key(1, RM | DELETE)],
-        Keys::Numbered => vec![numbered_keys(2, UPDATE_KEY), one_key(3, RO | NOT_KEY)],
+    let spec = |index, found, flags| {
+        let begin = BeginSearch::new_index(index);
+        KeySpec::from(&commands::KeySpec::new(None, flags, begin, found))
     };
-    specs.push(no_key());
-    specs
-}
-
-fn no_key() -> KeySpec {
+    let key_at = |index, flags| spec(index, FindKeys::new_range(0, 1, 0), flags);
+    let update = Flags::READ_WRITE | Flags::ACCESS | Flags::UPDATE;
     // SAFETY: the structure is plain data for which all zeros is the end of a list.
-    unsafe { std::mem::zeroed() }
-}
-
-fn one_key(position: c_int, flags: u16) -> KeySpec {
-    let mut spec = begins_at(position, flags);
-    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-    spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
-        lastkey: 0,
-        keystep: 1,
-        limit: 0,
-    };
-    spec
-}
-
-fn numbered_keys(position: c_int, flags: u16) -> KeySpec {
-    let mut spec = begins_at(position, flags);
-    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
-    spec.fk.keynum = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
-        keynumidx: 0,
-        firstkey: 1,
-        keystep: 1,
-    };
-    spec
-}
-
-fn begins_at(position: c_int, flags: u16) -> KeySpec {
-    let mut spec = no_key();
-    spec.flags = flags.into();
-    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    spec.bs.index = raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: position };
-    spec
+    let end = unsafe { std::mem::zeroed() };
+    match keys {
+        Keys::First(KeyUse::Read) => vec![key_at(1, Flags::READ_ONLY | Flags::ACCESS), end],
+        Keys::First(KeyUse::Update) => vec![key_at(1, update), end],
+        Keys::First(KeyUse::Delete) => vec![key_at(1, Flags::REMOVE | Flags::DELETE), end],
+        Keys::Numbered => {
+            let numbered = FindKeys::new_keys_num(0, 1, 1);
+            let first = key_at(3, Flags::READ_ONLY | Flags::NOT_KEY);
+            vec![spec(2, numbered, update), first, end]
+        }
+    }
 }
 
 /// Gives a command's documentation to the server. False if the server refuses.

@@ -14,8 +14,8 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::api::{OK, OPTIONAL, api, raw};
-use super::context::{Ctx, bytes, db_at};
+use super::api::{OK, api, raw};
+use super::context::{Ctx, Flags, bytes, db_at};
 use super::guard::{guard, require_main_thread};
 use super::memory::Str;
 use super::user::User;
@@ -50,7 +50,7 @@ pub fn register<F: Filter>(ctx: &Ctx) -> bool {
         .iter()
         .any(|release| version.starts_with(release));
     MOVES_CLIENTS.store(has_fault, Ordering::Relaxed);
-    let not_own = raw::REDISMODULE_CMDFILTER_NOSELF;
+    let not_own = raw::REDISMODULE_CMDFILTER_NOSELF.cast_signed();
     // SAFETY: the callback has the signature that the server expects and its code stays.
     let filter = unsafe { api!(RegisterCommandFilter(ctx.raw, Some(entry::<F>), not_own)) };
     !filter.is_null()
@@ -58,8 +58,8 @@ pub fn register<F: Filter>(ctx: &Ctx) -> bool {
 
 /// Whether a filter is told which client has sent a command: since Redis 7.2, and in Valkey.
 pub fn knows_clients() -> bool {
-    // SAFETY: the table of functions is written once, before this, and only read afterwards.
-    unsafe { OPTIONAL.CommandFilterGetClientId }.is_some()
+    // SAFETY: redis-module writes it once, before this.
+    unsafe { raw::RedisModule_CommandFilterGetClientId }.is_some()
 }
 
 impl Incoming {
@@ -143,7 +143,7 @@ pub(super) fn restore_db(ctx: &Ctx, event: &[u8]) {
         b"move_to" | b"copy_to" => match BEGAN.take() {
             Some(Began::Move(db)) if event == b"move_to" => Some(db),
             Some(Began::Copy(client, db)) => {
-                let is_its = client == ctx.client_id() && !ctx.flags().in_transaction();
+                let is_its = client == ctx.client_id() && !ctx.flags().contains(Flags::MULTI);
                 (event == b"copy_to" && is_its).then_some(db)
             }
             _ => None,
@@ -159,7 +159,7 @@ pub(super) fn restore_db(ctx: &Ctx, event: &[u8]) {
 fn selected_by(client: u64) -> Option<i32> {
     // SAFETY: the structure is plain data, which the server fills in.
     let mut info: raw::RedisModuleClientInfo = unsafe { std::mem::zeroed() };
-    info.version = raw::REDISMODULE_CLIENTINFO_VERSION;
+    info.version = raw::REDISMODULE_CLIENTINFO_VERSION.into();
     let place = (&raw mut info).cast();
     // SAFETY: `place` has room for the info of the version that it says.
     let status = unsafe { api!(GetClientInfoById(place, client)) };

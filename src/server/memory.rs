@@ -17,8 +17,7 @@ pub struct ServerAlloc;
 /// which is 16 bytes where a pointer has 8. [`is_aligned`] checks it.
 const ALIGNED: usize = 2 * size_of::<*mut u8>();
 
-/// Uses the functions that redis-module has looked up: redis-module allocates memory before
-/// [`super::find_functions`] is called.
+/// Uses the functions as redis-module has looked them up: it allocates memory before this module's code runs.
 // SAFETY: all memory comes from one allocator: the server sets its functions before the module's first
 // allocation and never takes them back, and where there is no server they are never set.
 unsafe impl GlobalAlloc for ServerAlloc {

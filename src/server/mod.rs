@@ -2,7 +2,7 @@
 //!
 //! The crate `redis-module` provides strings, configuration and the module's entry points. What its
 //! safe API lacks (lists, sorted sets, blocking with time-out and disconnect, replication without
-//! copies, the event loop) is wrapped here. `api.h` lists every function of the server that is used.
+//! copies, the event loop) is wrapped here. [`api`] lists every function of the server that is used.
 //! Each callback of the server runs under [`guard`]: a panic ends in a log line and an error reply,
 //! never in the server.
 //!
@@ -49,11 +49,11 @@ mod guard;
 pub mod info;
 mod key;
 mod memory;
-mod needs;
+pub mod needs;
 pub mod scan;
 pub mod user;
 
-pub use api::find_functions;
+pub use api::missing_function;
 pub use command::{Args, Command};
 pub use context::{Ctx, Flags, INTERNAL_ERROR, Reply, in_cluster, is_replica, remember_server};
 pub use guard::log_panics;

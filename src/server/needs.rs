@@ -1,13 +1,19 @@
 //! What the module needs of the server beside the module API: its commands.
 
-use super::api::api;
-use super::context::{Ctx, in_cluster};
+use super::context::{Ctx, Flags, in_cluster};
 use super::memory::string;
 use super::user::User;
 
 /// The commands that publish wake-ups; EXISTS, which tells where the keys of a slot are; and those that the command
 /// filter has to see: they change permissions, move slots, and on some servers a client's database.
-const NEEDED: [&str; 6] = ["ACL", "CLUSTER", "COPY", "EXISTS", "PUBLISH", "SPUBLISH"];
+const NEEDED: [&str; 6] = [
+    "ACL SETUSER user",
+    "CLUSTER SETSLOT 1 STABLE",
+    "COPY key other",
+    "EXISTS key",
+    "PUBLISH channel message",
+    "SPUBLISH channel message",
+];
 
 /// The module's changes as the append-only file has them, for the queue of some lock.
 const CHANGES: [&str; 12] = [
@@ -29,10 +35,10 @@ impl Ctx {
     /// Warns if the next start may lose locks: most servers check each transaction of the append-only file against the
     /// permissions of the user `default`, and skip what it may not do. To be called when users are loaded.
     pub fn warn_of_default_user(&self) {
-        if !self.flags().append_only_file() {
+        if !self.flags().contains(Flags::AOF) {
             return;
         }
-        if let Some(command) = denied_to_default() {
+        if let Some(command) = first(CHANGES, Some(false)) {
             self.log_warning(&format!(
                 "fairlock: the user default may not run {command} on all keys of locks. When this server loads its \
                  append-only file, it may skip the changes of locks for that, so that a restart loses locks and queues: \
@@ -40,44 +46,25 @@ impl Ctx {
             ));
         }
     }
-
-    /// The first command that the module needs and that rename-command has removed. Without it the module's
-    /// changes would be lost at replicas and after a restart, without an error.
-    pub fn missing_command(&self) -> Option<&'static str> {
-        let changes = CHANGES.iter().filter_map(|change| change.split(' ').next());
-        // Slots move in a cluster only.
-        let is_needed = |name: &&str| in_cluster() || *name != "CLUSTER";
-        let mut commands = NEEDED.into_iter().filter(is_needed).chain(changes);
-        commands.find(|command| !self.has_command(command))
-    }
-
-    /// Whether the server has a command of this name. rename-command cannot change that while it runs.
-    fn has_command(&self, name: &str) -> bool {
-        let name = string(name.as_bytes());
-        let (mut words, mut keys) = ([name.inner], 0);
-        // SAFETY: one word, which lives until the call returns, and a pointer for the number of keys. The
-        // caller frees the list of keys, if it is not null.
-        unsafe {
-            let list = api!(GetCommandKeys(
-                self.raw,
-                words.as_mut_ptr(),
-                1,
-                &raw mut keys
-            ));
-            if !list.is_null() {
-                api!(Free(list.cast()));
-                return true;
-            }
-        }
-        // For a command that exists, the error is another: too few arguments, or no keys.
-        std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOENT)
-    }
 }
 
-/// The first of the module's changes that the user `default` may not make.
-fn denied_to_default() -> Option<&'static str> {
+/// The first command that the module needs and that rename-command has removed. Without it the module's changes would
+/// be lost at replicas and after a restart, without an error.
+pub fn missing_command() -> Option<&'static str> {
+    // Slots move in a cluster only.
+    let is_needed = |command: &&str| in_cluster() || !command.starts_with("CLUSTER ");
+    let commands = NEEDED.into_iter().filter(is_needed);
+    first(commands.chain(CHANGES), None)
+}
+
+/// The name of the first of these commands of which the server says this: whether the user `default` may run it, `None`
+/// if there is no such command.
+fn first(
+    commands: impl IntoIterator<Item = &'static str>,
+    said: Option<bool>,
+) -> Option<&'static str> {
     let user = User::named(&string(b"default"))?;
-    let is_denied = |change: &&&str| user.may_run_words(change) == Some(false);
-    let denied = CHANGES.iter().find(is_denied)?;
-    denied.split(' ').next()
+    let mut commands = commands.into_iter();
+    let command = commands.find(|command| user.may_run_words(command) == said)?;
+    command.split(' ').next()
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use redis_module::{AclPermissions, Context};
 
-use super::api::{OK, OPTIONAL, api, raw};
-use super::context::Ctx;
+use super::api::{OK, api, raw};
+use super::context::{Ctx, Flags};
 use super::key::adopt;
 use super::memory::{Str, string};
 
@@ -41,21 +41,16 @@ pub fn forget_module() {
 }
 
 /// Runs `body` with a context that belongs to no call, if the module is loaded.
-pub(super) fn without_call(body: impl FnOnce(*mut raw::RedisModuleCtx)) {
+pub(super) fn without_call<T>(body: impl FnOnce(*mut raw::RedisModuleCtx) -> T) -> Option<T> {
     let ctx = NO_CALL.load(Ordering::Relaxed);
-    if !ctx.is_null() {
-        body(ctx);
-    }
+    (!ctx.is_null()).then(|| body(ctx))
 }
 
 /// The name of a connection's user. `None` for what is not a connection, such as another module.
 pub fn user_of(client: u64) -> Option<Str> {
-    let ctx = NO_CALL.load(Ordering::Relaxed);
-    if ctx.is_null() {
-        return None;
-    }
     // SAFETY: the context was not given back yet; the server looks the connection up.
-    adopt(unsafe { api!(GetClientUserNameById(ctx, client)) })
+    let name = without_call(|ctx| unsafe { api!(GetClientUserNameById(ctx, client)) })?;
+    adopt(name)
 }
 
 impl Ctx {
@@ -86,12 +81,12 @@ impl Ctx {
     /// commands: a user counts as an administrator if it may run any of the server's own admin commands,
     /// or if its rules name this command. Scripts are refused then, because they have no user to check.
     pub fn may_administrate(&self, command: &str) -> bool {
-        // SAFETY: the table of functions is written once, before this, and only read afterwards.
-        if unsafe { OPTIONAL.SetCommandACLCategories }.is_some() {
+        // SAFETY: redis-module writes it once, before this.
+        if unsafe { raw::RedisModule_SetCommandACLCategories }.is_some() {
             return true;
         }
         let Some(name) = self.user_name() else {
-            return !self.flags().in_script();
+            return !self.flags().contains(Flags::LUA);
         };
         User::named(&name).is_some_and(|user| {
             let mut admin = ADMIN.iter();
@@ -108,19 +103,14 @@ impl User {
         (!raw.is_null()).then_some(Self { raw })
     }
 
-    /// The rules that make the user up, as ACL LIST shows them. `None` before Redis 7.0.6.
-    pub fn rules(&self) -> Option<Str> {
-        // SAFETY: the user is valid as long as `self`.
-        adopt(unsafe { api!(GetModuleUserACLString(self.raw) or null_mut()) })
-    }
-
-    /// Whether the user's rules name this command.
+    /// Whether the user's rules, as ACL LIST shows them, name this command. Not known before Redis 7.0.6.
     fn was_named(&self, command: &str) -> bool {
-        let Some(rules) = self.rules() else {
-            return false;
-        };
-        let mut words = rules.as_slice().split(|byte| b" ()".contains(byte));
-        words.any(|word| word.strip_prefix(b"+") == Some(command.as_bytes()))
+        // SAFETY: the user is valid as long as `self`.
+        let rules = adopt(unsafe { api!(GetModuleUserACLString(self.raw) or null_mut()) });
+        rules.is_some_and(|rules| {
+            let mut words = rules.as_slice().split(|byte| b" ()".contains(byte));
+            words.any(|word| word.strip_prefix(b"+") == Some(command.as_bytes()))
+        })
     }
 
     /// As [`User::may_run`], with blanks between the words.

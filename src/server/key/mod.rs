@@ -4,6 +4,19 @@
 //!
 //! Methods do nothing, or find nothing, on a key of another type; callers look at
 //! [`Key::kind`] first.
+//!
+//! A handle is null where the key does not exist and was opened for reading, and empty where it was opened for writing
+//! or was deleted since. Which functions may be given such a handle, by the sources of Redis 7.0.15, 8.0.2 and 8.6.3
+//! and of Valkey 8.1.1 and 9.1.2, which agree but for one:
+//!
+//! | | null | empty |
+//! |---|---|---|
+//! | `CloseKey`, `KeyType`, `ValueLength`, `ScanKey`, `GetDbIdFromModuleKey` | may | may |
+//! | `ListGet`, `ListPush`, `ListDelete`, `HashSet` | refused | may |
+//! | `GetAbsExpire` | crashes | may, but crashes Redis 8.6 |
+//! | all others that take a handle | crash | may |
+//!
+//! `SetAbsExpire` can move the value on Redis 8.6 and Valkey: other handles of the same key are not valid any more.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -99,7 +112,7 @@ fn open(ctx: &Ctx, name: &Str, access: Access) -> *mut raw::RedisModuleKey {
     };
     // SAFETY: context and name are valid; the handle is kept by a `Key`, which cannot outlive the
     // context's borrow.
-    unsafe { api!(OpenKey(ctx.raw, name.inner, mode)) }
+    unsafe { api!(OpenKey(ctx.raw, name.inner, mode.cast_signed())) }
 }
 
 fn close(key: *mut raw::RedisModuleKey) {
@@ -164,7 +177,7 @@ impl<'c> Key<'c> {
         }
         // SAFETY: an open handle.
         let kind = unsafe { api!(KeyType(self.raw)) };
-        match kind {
+        match kind as isize {
             raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Empty,
             raw::REDISMODULE_KEYTYPE_STRING => Kind::String,
             raw::REDISMODULE_KEYTYPE_LIST => Kind::List,
@@ -218,7 +231,7 @@ impl<'c> Key<'c> {
     /// Sets that instant; `None`: the key never expires.
     pub fn set_expires_at(&mut self, at: Option<u64>) {
         self.make_writable();
-        let never = raw::REDISMODULE_NO_EXPIRE;
+        let never = raw::REDISMODULE_NO_EXPIRE.into();
         let at = at.map_or(never, |at| i64::try_from(at).unwrap_or(i64::MAX));
         // SAFETY: an open handle; SetAbsExpire refuses an empty key.
         unsafe { api!(SetAbsExpire(self.raw, at)) };

@@ -10,6 +10,9 @@ use super::{Key, Kind, adopt};
 
 type RawStr = *mut raw::RedisModuleString;
 
+/// Of a hash's fields.
+const NO_FLAGS: c_int = raw::REDISMODULE_HASH_NONE.cast_signed();
+
 /// Where a handle stands in a list: nowhere at first. After a deletion it stands at no index that there is.
 pub(super) type ListCursor = Option<usize>;
 
@@ -25,7 +28,7 @@ impl Key<'_> {
         let mut length = 0;
         // SAFETY: an open handle of a string; the bytes are not used after the key is used again.
         unsafe {
-            let mode = raw::REDISMODULE_READ;
+            let mode = raw::REDISMODULE_READ.cast_signed();
             let start = api!(StringDMA(self.raw, &raw mut length, mode));
             if start.is_null() {
                 return None;
@@ -59,7 +62,7 @@ impl Key<'_> {
     fn values(&self, first: RawStr, second: RawStr) -> [Option<Str>; 2] {
         let (mut one, mut other): (RawStr, RawStr) = (null_mut(), null_mut());
         if !self.raw.is_null() {
-            let (mode, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
+            let (mode, end) = (NO_FLAGS, null::<c_char>());
             let (its, others) = (&raw mut one, &raw mut other);
             // SAFETY: the arguments are pairs of a field and a pointer for its value, ended by null.
             unsafe { api!(HashGet(self.raw, mode, first, its, second, others, end)) };
@@ -80,7 +83,7 @@ impl Key<'_> {
     /// Sets one field, or two: the second may be null. The number of those that were there.
     fn set(&mut self, first: RawStr, its: RawStr, second: RawStr, others: RawStr) -> c_int {
         self.make_writable();
-        let (mode, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
+        let (mode, end) = (NO_FLAGS, null::<c_char>());
         // SAFETY: the arguments are pairs of a field and its value, ended by null; the server copies all of them.
         unsafe { api!(HashSet(self.raw, mode, first, its, second, others, end)) }
     }
@@ -186,7 +189,7 @@ impl Key<'_> {
     /// Adds an element at the end of a list; makes the list if there is none.
     pub fn list_push(&mut self, element: &Str) {
         self.make_writable();
-        let tail = raw::REDISMODULE_LIST_TAIL;
+        let tail = raw::Where::ListTail as c_int;
         self.cursor = None;
         // SAFETY: ListPush accepts any handle and refuses other types; the server copies.
         unsafe { api!(ListPush(self.raw, tail, element.inner)) };
