@@ -65,14 +65,14 @@ pub static NUMBERS: [&Number; 5] = [&LEASE, &PATIENCE, &TURN, &CLOCK_SKEW, &MAX_
 
 /// Whether Redisson's fair-lock scripts are run natively. By default they are where a command filter is told its
 /// client: since Redis 7.2, and in Valkey.
-static INTERCEPT_EVAL: AtomicBool = AtomicBool::new(false);
+static INTERCEPTS: AtomicBool = AtomicBool::new(false);
 
 /// The name of the option after `fairlock.`.
-const INTERCEPT_EVAL_NAME: &str = "intercept-eval";
+const INTERCEPT_EVAL: &str = "intercept-eval";
 
 /// Whether Redisson's fair-lock scripts are run natively now.
 pub fn intercept_eval() -> bool {
-    INTERCEPT_EVAL.load(Ordering::Relaxed)
+    INTERCEPTS.load(Ordering::Relaxed)
 }
 
 enum_configuration! {
@@ -100,99 +100,92 @@ impl Pubsub {
     }
 }
 
-static PUBSUB: Mutex<Pubsub> = Mutex::new(Pubsub::auto);
+static PUBLISHES: Mutex<Pubsub> = Mutex::new(Pubsub::auto);
 
 /// The name of the option after `fairlock.`.
-const PUBSUB_NAME: &str = "pubsub";
+const PUBSUB: &str = "pubsub";
 
 /// The command by which wake-ups are sent now.
 pub fn pubsub() -> Pubsub {
-    PUBSUB.lock().map_or(Pubsub::auto, |pubsub| *pubsub)
+    PUBLISHES.lock().map_or(Pubsub::auto, |pubsub| *pubsub)
 }
 
-/// What the module's arguments say.
-#[derive(Debug)]
-struct Given {
-    numbers: HashMap<&'static str, i64>,
-    pubsub: Pubsub,
-    intercept_eval: bool,
-}
+/// What the module's arguments say: by each option's name, that name as it was written, and the value.
+type Given = HashMap<String, (String, String)>;
 
 /// Registers the options at the server, with values from the module's arguments
 /// (`loadmodule libfairlock.so lease 10000`), the configuration file or the defaults. False, with
 /// a line in the log, if an argument or value is unusable.
 pub fn load(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
-    let Ok(given) = parse(arguments).inspect_err(|problem| ctx.log_warning(problem)) else {
-        return false;
-    };
-    for number in NUMBERS {
-        let value = given.numbers.get(number.name);
-        register_i64_configuration(
-            context,
-            number.name,
-            &number.value,
-            value.copied().unwrap_or(number.default),
-            number.min,
-            number.max,
-            ConfigurationFlags::DEFAULT,
-            None,
-        );
+    match given(arguments).and_then(|given| register(context, given)) {
+        Ok(()) => crate::server::load_configuration(context),
+        Err(problem) => {
+            ctx.log_warning(&problem);
+            false
+        }
     }
-    register_enum_configuration(
-        context,
-        PUBSUB_NAME,
-        &PUBSUB,
-        given.pubsub,
-        ConfigurationFlags::DEFAULT,
-        None,
-    );
-    register_bool_configuration(
-        context,
-        INTERCEPT_EVAL_NAME,
-        &INTERCEPT_EVAL,
-        given.intercept_eval,
-        ConfigurationFlags::DEFAULT,
-        None,
-    );
-    crate::server::load_configuration(context)
 }
 
-/// The module's arguments, as pairs of a name and a value in its range.
-fn parse(arguments: &[RedisString]) -> Result<Given, String> {
-    let mut given = Given {
-        numbers: HashMap::new(),
-        pubsub: Pubsub::auto,
-        intercept_eval: crate::server::filter::knows_clients(),
-    };
-    for pair in arguments.chunks(2) {
+/// Reads the module's arguments, pairs of a name and a value.
+fn given(arguments: &[RedisString]) -> Result<Given, String> {
+    let pairs = arguments.chunks(2).map(|pair| {
         let [name, value] = pair else {
             return Err("fairlock: the last module argument has no value".to_owned());
         };
-        let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-        let short = name.strip_prefix("fairlock.").unwrap_or(&name);
-        let must_be = |what: &str| format!("fairlock: {name} must be {what}");
-        if short.eq_ignore_ascii_case(PUBSUB_NAME) {
-            let pubsub = Pubsub::named(&value);
-            given.pubsub = pubsub.ok_or_else(|| must_be("auto, publish, spublish or both"))?;
-            continue;
-        }
-        if short.eq_ignore_ascii_case(INTERCEPT_EVAL_NAME) {
-            given.intercept_eval = yes_or_no(&value).ok_or_else(|| must_be("yes or no"))?;
-            continue;
-        }
-        let number = NUMBERS
-            .into_iter()
-            .find(|number| number.name.eq_ignore_ascii_case(short))
-            .ok_or_else(|| format!("fairlock: there is no option '{name}'"))?;
-        let (min, max) = (number.min, number.max);
-        let value = value
-            .parse()
-            .ok()
-            .filter(|value| (min..=max).contains(value))
-            .ok_or_else(|| must_be(&format!("a number from {min} to {max}")))?;
-        given.numbers.insert(number.name, value);
+        let (written, value) = (name.to_string_lossy(), value.to_string_lossy());
+        let name = written.strip_prefix("fairlock.").unwrap_or(&written);
+        Ok((name.to_ascii_lowercase(), (written, value)))
+    });
+    pairs.collect()
+}
+
+fn register(context: &Context, mut given: Given) -> Result<(), String> {
+    let flags = || ConfigurationFlags::DEFAULT;
+    for number in NUMBERS {
+        let Number { name, min, max, .. } = *number;
+        let what = format!("a number from {min} to {max}");
+        let in_range = |value: &i64| (min..=max).contains(value);
+        let read = |value: &str| value.parse().ok().filter(in_range);
+        let value = take(&mut given, name, number.default, read, &what)?;
+        register_i64_configuration(context, name, &number.value, value, min, max, flags(), None);
     }
-    Ok(given)
+    let what = "auto, publish, spublish or both";
+    let pubsub = take(&mut given, PUBSUB, Pubsub::auto, Pubsub::named, what)?;
+    register_enum_configuration(context, PUBSUB, &PUBLISHES, pubsub, flags(), None);
+    let knows_clients = crate::server::filter::knows_clients();
+    let intercepts = take(
+        &mut given,
+        INTERCEPT_EVAL,
+        knows_clients,
+        yes_or_no,
+        "yes or no",
+    )?;
+    register_bool_configuration(
+        context,
+        INTERCEPT_EVAL,
+        &INTERCEPTS,
+        intercepts,
+        flags(),
+        None,
+    );
+    match given.into_values().next() {
+        Some((unknown, _)) => Err(format!("fairlock: there is no option '{unknown}'")),
+        None => Ok(()),
+    }
+}
+
+/// What was given for the option of this name, or its default.
+fn take<T>(
+    given: &mut Given,
+    name: &str,
+    default: T,
+    read: impl FnOnce(&str) -> Option<T>,
+    what: &str,
+) -> Result<T, String> {
+    let Some((written, value)) = given.remove(name) else {
+        return Ok(default);
+    };
+    read(&value).ok_or_else(|| format!("fairlock: {written} must be {what}"))
 }
 
 fn yes_or_no(value: &str) -> Option<bool> {
