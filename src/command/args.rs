@@ -231,7 +231,7 @@ impl<'a> Cursor<'a, '_> {
 
     /// A value that is a whole number in this range.
     fn number<T: TryFrom<i64>>(&mut self, range: &'static Range) -> Result<T, Error> {
-        let value = number(self.value()?).filter(|value| range.contains(*value));
+        let value = number(self.value()?).filter(|value: &i64| range.contains(*value));
         let value = value.and_then(|value| T::try_from(value).ok());
         value.ok_or_else(|| Error::number(range))
     }
@@ -262,13 +262,7 @@ impl<'a> Cursor<'a, '_> {
 
     /// The value of AFTER: a number that this command has replied.
     fn after(&mut self) -> Result<u64, Error> {
-        let word = self.value()?;
-        let place = std::str::from_utf8(word).map(str::parse::<u64>);
-        // Rust also takes "+1" and "007".
-        let place = place.ok().and_then(Result::ok);
-        place
-            .filter(|place| place.to_string().as_bytes() == word)
-            .ok_or_else(|| Error::after(self.command))
+        number(self.value()?).ok_or_else(|| Error::after(self.command))
     }
 }
 

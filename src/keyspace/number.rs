@@ -1,18 +1,15 @@
 //! Numbers as the keys have them.
 
+use std::str::FromStr;
+
 use crate::lock::Wall;
 
 /// A whole number as the server would read it in a command.
-pub fn number(bytes: &[u8]) -> Option<i64> {
-    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+pub fn number<T: FromStr + itoa::Integer>(bytes: &[u8]) -> Option<T> {
+    let number = str::from_utf8(bytes).ok()?.parse().ok()?;
     // Rust also takes "+1", "-0" and "007", which the server does not.
-    let is_plain = match digits {
-        [b'0'] => bytes.len() == 1,
-        [first, ..] => matches!(first, b'1'..=b'9'),
-        [] => false,
-    };
-    let text = str::from_utf8(bytes).ok().filter(|_| is_plain)?;
-    text.parse().ok()
+    let is_plain = itoa::Buffer::new().format(number).as_bytes() == bytes;
+    is_plain.then_some(number)
 }
 
 /// A score as an instant. Foreign scores can be fractions, negative, huge.
@@ -28,6 +25,7 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_the_server_reads_them() {
+        let number = number::<i64>;
         assert_eq!(number(b"42"), Some(42));
         assert_eq!(number(b"-7"), Some(-7));
         assert_eq!(number(b"0"), Some(0));
