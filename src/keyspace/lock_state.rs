@@ -5,6 +5,7 @@ use std::ffi::CStr;
 
 use redis_module::NotifyEvent;
 
+use crate::fault;
 use crate::lock::{
     Event, Holder, Holds, Owner, Session, SharedHolders, State, Turn, Waiter, Wall, token,
 };
@@ -204,6 +205,7 @@ impl State for OpenLock<'_> {
 
     fn remove(&mut self, owner: &[u8]) {
         if let Some(index) = self.forget_place(owner) {
+            fault::point("out-of-the-queue", owner);
             let owner = self.known.named.get(owner);
             write::remove_at(&mut self.queue, index, owner);
             write::remove_member(&mut self.scores, owner);

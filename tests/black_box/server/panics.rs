@@ -3,7 +3,7 @@
 //! A debug build panics where the owner of a command is named after a point of the code.
 #![cfg(debug_assertions)]
 
-use fairlock_testing::{Blocked, Server, Wire};
+use fairlock_testing::{Blocked, Server, Wire, wait_until};
 
 const INTERNAL: &str = "(error) ERR internal error, see the server's log";
 
@@ -60,12 +60,27 @@ fn a_client_that_was_to_be_blocked_is_answered_once() {
         assert_eq!(wire.line(), "next");
         assert_eq!(server.blocked(), 0);
     }
-    // The place that the second has by then keeps no other waiting.
+    // The place that the second has by then keeps no other waiting, and its lock is not handed to the connection, which
+    // waits for another one.
+    client.int("FAIRLOCK.ACQUIRE other a LEASE 600000");
+    wire.send("FAIRLOCK.ACQUIRE other c");
+    wait_until("it waits", || server.blocked() == 1);
     let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
     client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     assert!(waiter.int() > 0);
     client.assert_reply("FAIRLOCK.QUEUE k", "[]");
+    assert_eq!(server.blocked(), 1);
     assert_eq!(server.info("fairlock", "fairlock_lease_ends"), "0");
+}
+
+#[test]
+fn a_waiter_that_a_panic_has_cost_its_place_is_told() {
+    let (server, mut client) = Server::connected();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let loses = owner("out-of-the-queue");
+    let waiter = server.block(&format!("FAIRLOCK.ACQUIRE k {loses}"));
+    client.assert_reply("FAIRLOCK.RELEASE k a", INTERNAL);
+    assert_eq!(waiter.reply(), INTERNAL);
 }
 
 #[test]
