@@ -110,7 +110,7 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
     if begun {
         server::events::follow_migrations(ctx);
         // Last: what is begun here goes on in the event loop, and must find the module loaded.
-        waiting::begin(ctx);
+        waiting::look_for_queues(ctx);
     }
     begun
 }

@@ -113,14 +113,14 @@ impl<'c> Search<'c> {
     fn walk(&mut self, mut cursor: u64) -> Result<Option<u64>, Error> {
         loop {
             let found = self.ctx.scan(cursor, SCAN_BATCH, ["TYPE", "hash"]);
-            let found = found.ok_or_else(|| Error::renamed("SCAN"))?;
+            let (keys, next) = found.ok_or_else(|| Error::renamed("SCAN"))?;
             self.work += SCAN_BATCH;
-            for key in found.items {
+            for key in keys {
                 if self.is_new(&key) {
                     self.look_at(Rc::from(key));
                 }
             }
-            cursor = found.next;
+            cursor = next;
             if cursor == 0 || self.is_full() {
                 return Ok(Some(cursor).filter(|cursor| *cursor > 0));
             }

@@ -4,14 +4,8 @@ use redis_module::{Context, RedisValue};
 
 use super::context::{Ctx, text};
 
-/// What a walk has found, and the cursor to go on with: 0 if it is through.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Found {
-    /// The keys.
-    pub items: Vec<Vec<u8>>,
-    /// Where the walk goes on.
-    pub next: u64,
-}
+/// The keys that a walk has found, and the cursor to go on with: 0 if it is through.
+type Found = (Vec<Vec<u8>>, u64);
 
 impl Ctx {
     /// Some keys of the selected database: of the next `count` or a few more, those of a type (`TYPE`) or with such
@@ -33,10 +27,7 @@ fn found(reply: RedisValue) -> Option<Found> {
     };
     let next = std::str::from_utf8(text(next)?).ok()?.parse().ok()?;
     let items = items.iter().filter_map(text).map(<[u8]>::to_vec);
-    Some(Found {
-        items: items.collect(),
-        next,
-    })
+    Some((items.collect(), next))
 }
 
 #[cfg(test)]
@@ -51,7 +42,7 @@ mod tests {
         // A cursor uses all 64 bits.
         for next in [0, 17, u64::MAX] {
             let items = vec![b"a".to_vec(), vec![0xff]];
-            assert_eq!(found(reply(&next.to_string())), Some(Found { items, next }));
+            assert_eq!(found(reply(&next.to_string())), Some((items, next)));
         }
         for odd in [reply("x"), reply("-1"), bulk("0"), RedisValue::Null] {
             assert_eq!(found(odd), None);

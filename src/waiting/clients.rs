@@ -171,12 +171,12 @@ impl Blocking for BlockedAcquire {
     fn disconnected(ctx: &Ctx) {
         stats(Stats::disconnected);
         // While the cluster is down, the server itself unblocks all clients.
-        let outcome = if ctx.cluster_is_down() {
-            leave(ctx, keep_place)
+        let place = if ctx.cluster_is_down() {
+            keep_place
         } else {
-            leave(ctx, give_up_place)
+            give_up_place
         };
-        if let Some(outcome) = outcome {
+        if let Some(outcome) = leave(ctx, place) {
             not_received(outcome);
         }
     }
@@ -196,7 +196,7 @@ fn token_for(ctx: &Ctx, grant: &Grant) -> Reply {
         hand_off_lost(grant.clone());
         return Error::UNBLOCKED.into();
     }
-    hand_offs(|hand_offs| hand_offs.replied(connection, grant.clone()));
+    hand_offs(|hand_offs| hand_offs.replied.insert(connection, grant.clone()));
     Reply::Integer(grant.token)
 }
 
@@ -236,7 +236,7 @@ pub fn connection_closes(ctx: &Ctx, connection: Connection) {
         note(&lock, |work| work.closed.push((owner, connection)));
     }
     hand_offs(|hand_offs| hand_offs.sockets.remove(&connection));
-    let Some(grant) = hand_offs(|hand_offs| hand_offs.take(connection)) else {
+    let Some(grant) = hand_offs(|hand_offs| hand_offs.replied.remove(&connection)) else {
         return;
     };
     let reply = format!(":{}\r\n", grant.token);
@@ -252,35 +252,22 @@ pub fn connection_closes(ctx: &Ctx, connection: Connection) {
 // while the cluster is down, since 9 in a cluster also when it becomes a replica. So clients that are still
 // blocked get the reply that the server would give.
 
-/// The server is a replica: clients that are still blocked ask again, and it tells them where.
-pub fn to_the_master() {
-    for Request { ticket, .. } in blocked(|blocked| blocked.waiting()) {
-        send_away(ticket, Outcome::Refused(Error::UNBLOCKED));
-    }
-}
-
-/// The cluster is down for this node: blocked clients keep their places and ask again.
-pub fn while_down() {
-    for client in blocked(|blocked| blocked.waiting()) {
-        keep_place(&client.lock, &client.owner, client.ticket);
-        send_away(client.ticket, Outcome::Refused(Error::CLUSTER_DOWN));
-    }
-}
-
-/// These databases have changed places: their blocked clients are in another one now than their locks. They keep their
-/// places and ask again.
-pub fn swapped(_: &Ctx, databases: [i32; 2]) {
+/// Sends the clients away that still wait, as these requests say, and counts them as disconnected, as if the server had
+/// unblocked them. They keep their places and ask again: here, or where this server tells them.
+pub fn send_away(error: &Error, are_meant: impl Fn(&Request) -> bool) {
     let waiting = blocked(|blocked| blocked.waiting()).into_iter();
-    for client in waiting.filter(|client| databases.contains(&client.lock.db)) {
+    for client in waiting.filter(are_meant) {
         keep_place(&client.lock, &client.owner, client.ticket);
-        send_away(client.ticket, Outcome::Refused(Error::UNBLOCKED));
+        stats(Stats::disconnected);
+        give_outcome(client.ticket, Outcome::Refused(error.clone()));
     }
 }
 
-/// Counts the client as disconnected, as if the server had unblocked it.
-fn send_away(ticket: Ticket, outcome: Outcome) {
-    stats(Stats::disconnected);
-    give_outcome(ticket, outcome);
+/// These databases have changed places: their blocked clients are in another one now than their locks.
+pub fn swapped(_: &Ctx, databases: [i32; 2]) {
+    send_away(&Error::UNBLOCKED, |request| {
+        databases.contains(&request.lock.db)
+    });
 }
 
 /// Keeps the place as that of a polling waiter; the client is expected to ask again.

@@ -56,28 +56,20 @@ pub fn make_up_for(missed: Millis) {
         return;
     }
     let until = now().listening_after(missed.min(config::TURN.get()));
-    waiting(|waiting| {
-        let grace = &waiting.grace;
-        grace.set(grace.get().max(until));
-    });
+    waiting(|waiting| waiting.grace.update(|grace| grace.max(until)));
 }
 
 /// Moves the next token this far ahead of this server's clock, which starts, or takes over from another server.
 pub fn go_ahead_of_the_clock(by: Millis) {
     let token = token::ahead(now(), by);
-    waiting(|waiting| {
-        let greatest = &waiting.greatest_token;
-        greatest.set(greatest.get().max(token));
-    });
+    waiting(|waiting| waiting.greatest_token.update(|last| last.max(token)));
 }
 
 /// Makes all later tokens greater than this one, which is in a key of tokens.
 pub fn learn(token: i64) {
     let (rules, now) = (rules(), now());
-    waiting(|waiting| {
-        let greatest = &waiting.greatest_token;
-        greatest.set(token::greatest_after(greatest.get(), token, &rules, now));
-    });
+    let learn = |last| token::greatest_after(last, token, &rules, now);
+    waiting(|waiting| waiting.greatest_token.update(learn));
 }
 
 /// Slots have come from another node. Waiters are on their way here, and its tokens may be ahead of this clock.

@@ -156,39 +156,24 @@ impl Blocked {
 #[derive(Debug, Default)]
 pub struct HandOffs {
     /// Their tokens.
-    tokens: BTreeSet<i64>,
-    /// The last that was replied on each connection.
-    replied: BTreeMap<Connection, Grant>,
+    pub tokens: BTreeSet<i64>,
+    /// The last that was replied on each connection. An earlier one ended when the receiver asked again.
+    pub replied: BTreeMap<Connection, Grant>,
     /// The sockets of connections that were asked for, until they close.
     pub sockets: BTreeMap<Connection, Socket>,
 }
 
 impl HandOffs {
-    /// A hand-off with this token was decided.
-    pub fn begin(&mut self, token: i64) {
-        self.tokens.insert(token);
-    }
-
     /// A hand-off needs no attention any more. False if it did not before.
     pub fn end(&mut self, token: i64) -> bool {
         self.tokens.remove(&token)
     }
 
-    /// The receiver of a hand-off was replied on its connection. An earlier one ended when the receiver asked again.
-    pub fn replied(&mut self, connection: Connection, grant: Grant) {
-        self.replied.insert(connection, grant);
-    }
-
     /// The client of a connection has asked for something.
     pub fn lives(&mut self, connection: Connection) {
-        if let Some(grant) = self.take(connection) {
+        if let Some(grant) = self.replied.remove(&connection) {
             self.end(grant.token);
         }
-    }
-
-    /// The last hand-off that was replied on a connection, which is forgotten. It is still to be ended.
-    pub fn take(&mut self, connection: Connection) -> Option<Grant> {
-        self.replied.remove(&connection)
     }
 }
 

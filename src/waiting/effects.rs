@@ -5,6 +5,7 @@
 //! refused.
 
 use std::ffi::CStr;
+use std::slice;
 
 use crate::config::{self, Pubsub};
 use crate::error::Error;
@@ -37,19 +38,15 @@ pub struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    fn name(&self) -> &[u8] {
-        self.names.name()
-    }
-
     fn lock(&self) -> LockId {
-        table(|table| table.id(self.db, self.name()))
+        table(|table| table.id(self.db, self.names.name()))
     }
 }
 
 /// Carries out the events of a step, in their order.
 pub fn carry_out(ctx: &Ctx, scene: &Scene<'_>, events: &mut Vec<Event>) {
     for event in events.drain(..) {
-        stats(|stats| stats.count(&event, scene.db, scene.name(), scene.now));
+        stats(|stats| stats.count(&event, scene.db, scene.names.name(), scene.now));
         carry_out_one(ctx, scene, event);
     }
 }
@@ -104,7 +101,7 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
 
 /// A blocked client has become the holder, which asked at this instant.
 fn hand_over(names: &Names, (ticket, asked): (Ticket, Tick), grant: Grant) {
-    hand_offs(|hand_offs| hand_offs.begin(grant.token));
+    hand_offs(|hand_offs| hand_offs.tokens.insert(grant.token));
     if !conditions::may_have_changed_permissions(asked)
         || may_still_acquire(ticket, names, &grant.owner)
     {
@@ -148,21 +145,15 @@ pub fn not_received(outcome: Outcome) {
 
 /// Sends a waiter its wake-up, in the way that its client listens.
 fn wake(ctx: &Ctx, scene: &Scene<'_>, channel: &Str) {
-    let message = string(WAKE_UP);
-    if let Some(command) = scene.wake_by {
-        ctx.publish(command, channel, &message);
-        return;
-    }
-    let (plain, sharded) = match config::pubsub() {
-        Pubsub::auto => (!in_cluster(), in_cluster()),
-        Pubsub::publish => (true, false),
-        Pubsub::spublish => (false, true),
-        Pubsub::both => (true, true),
+    let configured = match config::pubsub() {
+        Pubsub::auto if in_cluster() => &[c"SPUBLISH"][..],
+        Pubsub::auto | Pubsub::publish => &[c"PUBLISH"],
+        Pubsub::spublish => &[c"SPUBLISH"],
+        Pubsub::both => &[c"PUBLISH", c"SPUBLISH"],
     };
-    if plain {
-        ctx.publish(c"PUBLISH", channel, &message);
-    }
-    if sharded {
-        ctx.publish(c"SPUBLISH", channel, &message);
+    let asked_for = scene.wake_by.as_ref();
+    let message = string(WAKE_UP);
+    for command in asked_for.map_or(configured, slice::from_ref) {
+        ctx.publish(command, channel, &message);
     }
 }

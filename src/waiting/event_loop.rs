@@ -4,6 +4,7 @@
 //! Callbacks only note work (see [`Work`](super::record::Work)). It is done here, between commands, when the iteration
 //! ends.
 
+use crate::error::Error;
 use crate::keyspace::QueueView;
 use crate::lock::{Listening, Tick};
 use crate::server::clock::Alarm;
@@ -51,13 +52,14 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
 pub fn before_sleep(ctx: &Ctx) {
     let before = alarm();
     work::look_on(ctx);
-    time_out_due(ctx);
+    // Only after all requests that came in time were read: one of them may serve the client.
+    clients::time_out_due(ctx, listening(|listening| listening.read_until()));
     do_what_was_noted(ctx);
     if known_slots(|slots| std::mem::take(&mut slots.is_down)) {
-        clients::while_down();
+        clients::send_away(&Error::CLUSTER_DOWN, |_| true);
     }
     if is_replica() {
-        clients::to_the_master();
+        clients::send_away(&Error::UNBLOCKED, |_| true);
     }
     clients::unblock_ended();
     waiting(|waiting| waiting.in_iteration.set(false));
@@ -66,13 +68,6 @@ pub fn before_sleep(ctx: &Ctx) {
         end_iteration(ctx, alarm, alarm != before);
     }
     rest_if_idle();
-}
-
-/// Times out clients, but only after all requests that came in time were read: one of them may serve the client.
-fn time_out_due(ctx: &Ctx) {
-    if blocked(|blocked| blocked.next_timeout()).is_some() {
-        clients::time_out_due(ctx, listening(|listening| listening.read_until()));
-    }
 }
 
 /// The server goes to sleep, until the alarm at the longest.
@@ -108,10 +103,7 @@ fn do_what_was_noted(ctx: &Ctx) {
         conditions::go_ahead_of_the_clock(0);
         ctx.warn_of_default_user();
     }
-    if table(|table| table.noted()) == 0 {
-        return;
-    }
-    if !ctx.writes_paused() {
+    if table(|table| table.noted()) > 0 && !ctx.writes_paused() {
         work::go_on(ctx, Slice::begin());
         if table(|table| table.noted()) > 0 {
             events::hurry();

@@ -39,11 +39,13 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     if names::queue_of(key).is_some() {
         // Commands from the append-only file raise the same events as commands of clients.
         let is_loading = !waiting(|waiting| waiting.has_begun.get());
-        if is_loading || class == NotifyEvent::LOADED || comes_from_elsewhere {
-            touch_queue(db, key, QueueView::Loaded);
-        } else if config::intercept_eval() || is_queue_known(db, key) {
-            touch_queue(db, key, QueueView::Touched);
-        }
+        let is_loaded = is_loading || class == NotifyEvent::LOADED || comes_from_elsewhere;
+        let view = if is_loaded {
+            QueueView::Loaded
+        } else {
+            QueueView::Touched
+        };
+        touch_queue(db, key, view);
     } else if names::is_token(key) {
         learn(
             ctx.open(&string(key), Access::Read)
@@ -66,9 +68,12 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
 /// the command, and the key tells it: in a transaction the context of Valkey 9.1 has that of the command.
 const COMES_FROM_ELSEWHERE: [&[u8]; 4] = [b"restore", b"move_to", b"rename_to", b"copy_to"];
 
-/// Notes that the key of a queue or of its scores was touched from outside the module.
+/// Notes that the key of a queue or of its scores was touched from outside the module. Where scripts run as Lua, only
+/// queues that were loaded concern locks that are not tracked.
 pub fn touch_queue(db: i32, key: &[u8], view: QueueView) {
-    for name in names::locks_of(key).into_iter().flatten().flatten() {
+    let all = view == QueueView::Loaded || config::intercept_eval();
+    let locks = names::locks_of(key).into_iter().flatten().flatten();
+    for name in locks.filter(|name| all || table(|table| table.contains(db, name))) {
         touch(&LockId::new(db, name), view);
     }
 }
@@ -79,13 +84,6 @@ fn lock_changes(db: i32, key: &[u8]) {
     if table(|table| table.contains(db, key)) {
         touch(&LockId::new(db, key), QueueView::AsLeft);
     }
-}
-
-/// Whether the table has a lock with this queue.
-fn is_queue_known(db: i32, key: &[u8]) -> bool {
-    let locks = names::locks_of(key).into_iter().flatten().flatten();
-    let mut locks = locks.filter(|name| table(|table| table.contains(db, name)));
-    locks.next().is_some()
 }
 
 /// Whether a lock has waiters or shared holders, as the keys say.
@@ -122,18 +120,15 @@ pub fn forget_if_gone(ctx: &Ctx, lock: &LockId) -> bool {
 /// Where scripts run as Lua, it needs shared holders, or a waiter that is not named as Redisson names its own.
 /// Walks the queue then.
 pub fn has_own_keys(ctx: &Ctx, lock: &LockId) -> bool {
-    if config::intercept_eval() {
-        return has_waiters(ctx, lock);
-    }
-    let names = Names::of(&lock.name);
-    if !ctx.select_db(lock.db) {
+    if !has_waiters(ctx, lock) {
         return false;
     }
+    let names = Names::of(&lock.name);
     let mut queue = ctx.open(&names.queue, Access::Read);
-    ctx.has_key(&names.shared)
-        || (0..queue.len())
-            .map_while(|index| queue.list_get(index))
-            .any(|owner| !is_redissons(owner.as_slice()))
+    let mut waiters = (0..queue.len()).map_while(|index| queue.list_get(index));
+    config::intercept_eval()
+        || ctx.has_key(&names.shared)
+        || waiters.any(|owner| !is_redissons(owner.as_slice()))
 }
 
 /// Whether the queue of `name` is that lock's, and not its twin's: it is that of the one that is tracked. One that is

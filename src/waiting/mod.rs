@@ -99,7 +99,7 @@ pub const EVENTS: Events = Events {
     slots_move: work::slots_move,
 };
 
-pub use work::begin;
+pub use work::look_for_queues;
 
 /// Whether the module has seen the end of the iteration in which it was loaded.
 pub fn has_begun() -> bool {

@@ -16,14 +16,8 @@ use super::record::LockId;
 pub struct Schedule {
     by_wall: BTreeSet<(Wall, LockId)>,
     by_tick: BTreeSet<(Tick, LockId)>,
-    armed: Option<Armed>,
-}
-
-/// The server's timer, as it was set.
-#[derive(Debug)]
-struct Armed {
-    at: Tick,
-    timer: Timer,
+    /// The server's timer, and for when it was set.
+    armed: Option<(Tick, Timer)>,
 }
 
 /// What the timer does when it rings: the event loop implements it.
@@ -54,39 +48,27 @@ impl Schedule {
         *scheduled = due;
     }
 
-    /// The locks that are due by the wall clock. A key lives through the millisecond in which it
-    /// expires.
-    fn ended(&self, now: Now) -> impl Iterator<Item = &LockId> {
-        let due = self.by_wall.iter();
-        due.take_while(move |(at, _)| *at < now.wall())
-            .map(|(_, id)| id)
-    }
-
-    /// The locks that are due by the steady clock.
-    fn over(&self, now: Now) -> impl Iterator<Item = &LockId> {
-        let due = self.by_tick.iter();
-        due.take_while(move |(at, _)| *at <= now.tick())
-            .map(|(_, id)| id)
-    }
-
     /// Whether any lock is due.
     pub fn is_due(&self, now: Now) -> bool {
-        self.ended(now).next().is_some() || self.over(now).next().is_some()
+        self.first(now).is_some_and(|at| at <= now.tick())
     }
 
     /// Some of the locks that are due, those whose lease has ended first. The rest come next time: many at once must
     /// not keep the server from its clients. Others come behind all whose lease has ended, among which they may be.
     pub fn due(&self, now: Now) -> Vec<LockId> {
         const DUE_BATCH: usize = 100;
-        let mut due: Vec<_> = self.ended(now).take(DUE_BATCH).cloned().collect();
-        let room = DUE_BATCH - due.len();
-        due.extend(self.over(now).take(room).cloned());
-        due
+        // A key lives through the millisecond in which it expires.
+        let by_wall = self.by_wall.iter();
+        let ended = by_wall.take_while(|(at, _)| *at < now.wall());
+        let by_tick = self.by_tick.iter();
+        let over = by_tick.take_while(|(at, _)| *at <= now.tick());
+        let due = ended.map(|(_, id)| id).chain(over.map(|(_, id)| id));
+        due.take(DUE_BATCH).cloned().collect()
     }
 
     /// When the timer rings, if it is set.
     pub fn alarm(&self) -> Option<Tick> {
-        self.armed.as_ref().map(|armed| armed.at)
+        self.armed.as_ref().map(|(at, _)| *at)
     }
 
     /// The timer has rung.
@@ -102,15 +84,15 @@ impl Schedule {
         let Some(at) = self.first(now).into_iter().chain(timeout).min() else {
             return;
         };
-        if let Some(armed) = &self.armed {
-            if (now.tick()..=at).contains(&armed.at) {
+        if let Some(rings) = self.alarm() {
+            if (now.tick()..=at).contains(&rings) {
                 return;
             }
             self.stop_timer(ctx);
         }
         let delay = at.since(now.tick()).max(1);
         let timer = clock::start_timer::<Ring>(ctx, delay);
-        self.armed = Some(Armed { at, timer });
+        self.armed = Some((at, timer));
     }
 
     /// When the first lock is due, by the steady clock.
@@ -125,8 +107,8 @@ impl Schedule {
 
     /// Stops the timer, if it is set.
     pub fn stop_timer(&mut self, ctx: &Ctx) {
-        if let Some(armed) = self.armed.take() {
-            clock::stop_timer(ctx, &armed.timer);
+        if let Some((_, timer)) = self.armed.take() {
+            clock::stop_timer(ctx, &timer);
         }
     }
 }

@@ -131,14 +131,9 @@ fn keys_have_come(ctx: &Ctx) {
 /// Keys of the walk over all keys in one iteration: some tenths of a millisecond.
 const SCAN_BATCH: usize = 500;
 
-/// As [`look_for_queues`], when the module is loaded and configured.
-pub fn begin(ctx: &Ctx) {
-    ensure_before_sleep();
-    look_for_queues(ctx);
-}
-
-/// Begins the walk over all keys, if there are any.
+/// Begins the walk over all keys, if there are any: when the module is loaded and configured, and when keys have come.
 pub fn look_for_queues(ctx: &Ctx) {
+    ensure_before_sleep();
     let selected = ctx.db();
     let any = (0..i32::MAX)
         .take_while(|db| ctx.select_db(*db))
@@ -147,7 +142,6 @@ pub fn look_for_queues(ctx: &Ctx) {
     let _ = ctx.select_db(selected);
     waiting(|waiting| waiting.scan.set(any.then_some((0, 0))));
     if any {
-        ensure_before_sleep();
         events::hurry();
     }
 }
@@ -161,11 +155,11 @@ pub fn look_on(ctx: &Ctx) {
     let found = ctx
         .select_db(db)
         .then(|| ctx.scan(cursor, SCAN_BATCH, names));
-    let goes_on = found.flatten().map(|found| {
-        for key in &found.items {
+    let goes_on = found.flatten().map(|(keys, next)| {
+        for key in &keys {
             foreign::touch_queue(db, key, QueueView::Loaded);
         }
-        match found.next {
+        match next {
             0 => (db + 1, 0),
             next => (db, next),
         }
