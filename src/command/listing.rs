@@ -15,7 +15,7 @@ use crate::keyspace::view::{self, LockView};
 use crate::keyspace::{Names, is_held_lock};
 use crate::lock::Now;
 use crate::server::Ctx;
-use crate::waiting::{self, LockId, Slice};
+use crate::waiting::{self, LockId, SEARCH, Slice};
 
 /// Locks that are listed at most.
 const MOST: usize = 1000;
@@ -79,7 +79,7 @@ impl<'c> Search<'c> {
             db: ctx.db(),
             count: count.min(MOST),
             now,
-            slice: Slice::begin_search(),
+            slice: Slice::begin(SEARCH),
             found: Vec::new(),
             names: HashSet::new(),
             work: 0,

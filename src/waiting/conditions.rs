@@ -142,7 +142,9 @@ pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
 
 /// Microseconds for all the work at the beginning or end of an iteration. One more step may follow, which has its
 /// own bound, and the server has some work of its own with each client that is unblocked.
-const SLICE: u64 = 2000;
+pub const SLICE: u64 = 2000;
+/// Microseconds for a search whose finds are still to be written into a reply, which takes about as long.
+pub const SEARCH: u64 = SLICE / 2;
 
 /// A stretch of work.
 #[derive(Clone, Copy, Debug)]
@@ -152,19 +154,9 @@ pub struct Slice {
 
 impl Slice {
     /// It begins now.
-    pub fn begin() -> Self {
-        Self::of(SLICE)
-    }
-
-    /// It begins now. What it finds is still to be written into a reply, which takes about as long.
-    pub fn begin_search() -> Self {
-        Self::of(SLICE / 2)
-    }
-
-    fn of(micros: u64) -> Self {
-        Self {
-            ends: clock::steady_micros().saturating_add(micros),
-        }
+    pub fn begin(micros: u64) -> Self {
+        let ends = clock::steady_micros().saturating_add(micros);
+        Self { ends }
     }
 
     /// Whether the rest is to be left to the next iteration.

@@ -80,7 +80,7 @@ use crate::server::info::Section;
 use crate::server::{Ctx, in_cluster, is_replica};
 
 pub use clients::block;
-pub use conditions::{Slice, now, permissions_change, rules, slot_is_named};
+pub use conditions::{SEARCH, Slice, now, permissions_change, rules, slot_is_named};
 pub use connections::Outcome;
 pub use effects::WAKE_UP;
 pub use foreign::has_queue;
