@@ -32,7 +32,8 @@ impl<T: Send + 'static> Call<T> {
         }
     }
 
-    /// Waits for it here, even in a thread of a runtime.
+    /// Waits for it here, even in a thread of a runtime. Where that is the runtime's only thread, locks that were awaited
+    /// there are not renewed meanwhile.
     pub fn wait(self) -> Result<T> {
         let own = self.core.thread.get_or_init(Thread::start);
         let own = own.as_ref().map_err(Clone::clone)?;
