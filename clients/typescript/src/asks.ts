@@ -150,8 +150,13 @@ export class Ask {
     return this.started + this.options.wait - performance.now();
   }
 
+  #mustGoOn(): void {
+    if (this.#isEnded) throw new Error('the caller has given up');
+  }
+
   /** Throws if there is no time left to wait. */
   #mustHaveTime(last?: Failure): void {
+    this.#mustGoOn();
     const { wait } = this.options;
     if (wait !== 0 && this.#left > 0) return;
     const what = `${this.name}: not acquired within ${seconds(wait)}`;
@@ -198,7 +203,7 @@ export class Ask {
 
   /** Replicas have to confirm it. */
   #send(words: string[], most = Infinity): Promise<Answer> {
-    if (this.#isEnded) throw new Error('the caller has given up');
+    this.#mustGoOn();
     const { wait, commandTimeout, syncTimeout } = this.options;
     const longest = Math.min(commandTimeout + syncTimeout, most, wait === 0 ? Infinity : Math.max(SHORTEST, this.#left));
     this.ear.isWoken = false;
@@ -257,6 +262,8 @@ export class Ask {
     const isKnown = this.#isQueued || this.#isGranted || this.#isUnheard;
     const isClean = !isKnown || (await this.#cancel().catch(() => false));
     this.ears.give(this.name, this.ear, isClean);
+    const { servers } = this.sender;
+    if (servers.isClosed) servers.close(); // What was opened for this.
   }
 
   /** Whether the owner's name may be used again. */

@@ -135,6 +135,7 @@ export class Line extends EventEmitter {
   isClosed = false;
   #failure: Failure | undefined;
   #opened: Promise<unknown> | undefined;
+  #connecting: Promise<unknown> = Promise.resolve();
   #isSharded: boolean;
   readonly #raw: Raw;
 
@@ -162,7 +163,7 @@ export class Line extends EventEmitter {
   }
 
   #open(): Promise<unknown> {
-    return (this.#opened ??= this.#orClosed(this.#raw.connect(), true));
+    return (this.#opened ??= this.#orClosed((this.#connecting = this.#raw.connect()), true));
   }
 
   /** Without an answer the connection is dead. */
@@ -202,7 +203,8 @@ export class Line extends EventEmitter {
     this.#failure ??= new Failure(reason, this.server.address);
     if (this.isClosed) return this.#failure;
     this.isClosed = true;
-    this.server.library.close(this.#raw);
+    // node-redis leaves a connection open that is destroyed while it is made.
+    this.#connecting.catch(() => {}).then(() => this.server.library.close(this.#raw));
     for (const event of this.eventNames()) this.emit(event);
     return this.#failure;
   }
@@ -222,6 +224,7 @@ export class Servers {
   readonly #client: Raw;
   readonly #library: Library;
   readonly isCluster: boolean;
+  isClosed = false;
 
   constructor(client: Client, private readonly timeout: number) {
     const given = (this.#client = Object(client) as Raw);
@@ -286,6 +289,7 @@ export class Servers {
   }
 
   close(): void {
+    this.isClosed = true;
     for (const server of this.#all.values()) server.close();
   }
 }

@@ -162,9 +162,16 @@ test('what was closed does not keep a process alive', async (t) => {
     import { createClient } from 'redis';
     import { Locks } from './build/src/index.mjs';
     const client = await createClient({ url: '${url}' }).connect();
-    const locks = new Locks(client);
-    await locks.acquire('a', { lease: 100_000 });
-    await Promise.all([locks.acquire('a', { wait: 100 }).catch(() => {}), locks.acquire('a').catch(() => {}), locks.close()]);
+    const connections = async () => (await client.sendCommand(['CLIENT', 'LIST'])).split('\\n').length;
+    const before = await connections();
+    for (const name of ['a', 'b']) {
+      const locks = new Locks(client);
+      await locks.acquire(name, { lease: 100_000 });
+      // The second time the answers come when all is closed.
+      if (name === 'b') await client.sendCommand(['CLIENT', 'PAUSE', '2000', 'ALL']);
+      await Promise.all([locks.acquire(name, { wait: 100 }).catch(() => {}), locks.acquire(name).catch(() => {}), locks.close()]);
+    }
+    while ((await connections()) > before) await new Promise(setImmediate);
     client.destroy();`;
   await promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], { timeout: 60_000 });
 });
