@@ -144,3 +144,18 @@ fn a_session_goes_on_if_the_replicas_are_back_before_its_lease_ends() {
         });
     }
 }
+
+#[test]
+fn wait_after_renew_tells_the_holder_of_a_session_that_its_master_is_cut_off() {
+    let (master, replica) = (Server::start(), Server::start());
+    follow(&replica, &master);
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    client.assert_reply("FAIRLOCK.RENEW k a", "600000");
+    client.assert_reply("WAIT 1 0", "1");
+    replica.while_stopped(|| {
+        client.assert_reply("FAIRLOCK.RENEW k a", "600000");
+        client.assert_reply("WAIT 1 100", "0");
+    });
+    client.assert_reply("WAIT 1 0", "1");
+}

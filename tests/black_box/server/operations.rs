@@ -198,3 +198,19 @@ fn a_load_that_is_refused_leaves_no_memory_behind() {
     let grown = rounds(50) - before;
     assert!(grown < 100_000, "{grown} bytes");
 }
+
+#[test]
+fn an_evicted_session_is_no_session_any_more() {
+    let (server, mut client) = Server::connected_with(&["--maxmemory-policy", "allkeys-lru"]);
+    let mut session = server.connect();
+    session.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    evict(&server);
+    client.assert_reply("EXISTS k", "0");
+    assert!(client.int("FAIRLOCK.ACQUIRE k b LEASE 600000") > 0);
+    drop(session);
+    wait_until("the connection has closed", || {
+        server.info("fairlock", "fairlock_session_locks") == "0"
+            && server.info("clients", "connected_clients") == "2"
+    });
+    assert_eq!(client.holders("k"), "[b, 1]");
+}

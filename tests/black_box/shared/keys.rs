@@ -172,3 +172,18 @@ fn every_change_is_announced() {
     assert!(of("hdel") >= 2, "{events:?}");
     assert!(of("del") >= 2, "{events:?}");
 }
+
+#[test]
+fn loading_the_module_finds_the_holders() {
+    let options = [AOF, &["--enable-module-command", "yes"]].concat();
+    let (server, mut client) = Server::connected_with(&options);
+    client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED 2 LEASE 600000");
+    let module = server.module_path();
+    let server = server.kill_and_restart_without_module(&options);
+    let mut client = server.connect();
+    client.assert_reply(&format!("MODULE LOAD {module}"), "OK");
+    client.assert_reply("FAIRLOCK.ACQUIRE k c SHARED NOWAIT", "(nil)");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
+    client.int("FAIRLOCK.ACQUIRE k c SHARED NOWAIT");
+}
