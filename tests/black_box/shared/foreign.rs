@@ -80,10 +80,7 @@ fn a_key_of_another_type_is_refused() {
         "FAIRLOCK.HOLDERS k",
         "FAIRLOCK.INFO k",
     ] {
-        assert!(
-            client.run(command).starts_with("(error) WRONGTYPE"),
-            "{command}"
-        );
+        client.assert_start(command, "(error) WRONGTYPE");
     }
     client.assert_reply("GET redisson_lock_shared:{k}", "text");
     client.assert_reply("EXISTS k", "0");
@@ -128,11 +125,7 @@ fn a_holder_that_others_have_written_counts_as_exclusive_and_gets_a_token_when_i
     assert!(holders.contains(", (nil), 0, 1]"), "{holders}");
     let token = client.int("FAIRLOCK.ACQUIRE k c ONCE");
     assert!(token > 0);
-    assert!(
-        client
-            .run("FAIRLOCK.HOLDERS k")
-            .contains(&token.to_string())
-    );
+    client.assert_has("FAIRLOCK.HOLDERS k", &token.to_string());
     client.assert_reply("FAIRLOCK.RELEASE k c", "0");
     assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 2);
 }

@@ -189,7 +189,7 @@ fn scripts_of_others_pass_untouched() {
         assert!(!reply.contains("fairlock"), "{reply}");
     }
     let few = format!("EVALSHA {}", script("lock").sha1);
-    assert!(client.run(&few).contains("'evalsha' command"));
+    client.assert_has(&few, "'evalsha' command");
     assert_eq!(counters(&server, "intercepted"), [""; 0]);
     client.assert_reply("DBSIZE", "0");
     client.assert_has("FAIRLOCK.EVAL return 0", "script is not one of Redisson's");
