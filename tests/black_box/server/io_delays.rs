@@ -37,19 +37,26 @@ fn a_receiver_that_goes_before_its_reply_is_made_passes_the_lock_on() {
     let server = server();
     let mut client = server.connect();
     let mut releasing = Wire::new(server.port);
-    for round in 0..20 {
-        let lock = format!("k{round}");
+    let mut sleep = Duration::from_millis(100);
+    let (mut round, mut slept) = (0, Duration::ZERO);
+    while round < 2 || slept < Duration::from_secs(2) {
+        let lock = format!("k{round}:{sleep:?}");
         let (mut first, second) = two_waiters(&server, &mut client, &lock);
         if round % 2 == 0 {
             assert_eq!(first.line(), "+PONG");
         }
         let start = Instant::now();
-        let release = format!("FAIRLOCK.RELEASE {lock} a\nDEBUG SLEEP 0.1");
+        let seconds = sleep.as_secs_f64();
+        let release = format!("FAIRLOCK.RELEASE {lock} a\nDEBUG SLEEP {seconds}");
         begin(&server, &mut releasing, &release);
         // With unread replies, this resets the connection.
         drop(first);
-        if start.elapsed() > Duration::from_millis(90) {
-            // This machine was too slow: the receiver may have its token.
+        if start.elapsed() < sleep {
+            round += 1;
+            slept += sleep;
+        } else {
+            // This machine was too slow, and the receiver may have its token: once more, with more time.
+            sleep *= 2;
             client.run(&format!("FAIRLOCK.RELEASE {lock} b"));
         }
         assert!(second.int() > 0, "round {round}");
