@@ -67,6 +67,14 @@ fn a_queue_that_is_found_is_that_of_k_unless_only_the_name_in_braces_is_held() {
             "{held}: {listed}"
         );
         assert_eq!(listed.matches("name, ").count(), 1, "{held}: {listed}");
+        // A command on the other one is refused while that one is held.
+        let other = if expected == "k" { "{k}" } else { "k" };
+        let reply = client.run(&format!("FAIRLOCK.CANCEL {other} x"));
+        assert_eq!(
+            reply.starts_with("(error) ERR "),
+            !held.is_empty(),
+            "{held}: {reply}"
+        );
     }
 }
 

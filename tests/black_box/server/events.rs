@@ -67,6 +67,20 @@ fn a_hand_off_is_announced_in_the_order_in_which_it_happens() {
 }
 
 #[test]
+fn a_repair_is_announced_as_the_plain_commands_would() {
+    let (server, mut client) = Server::connected_with(&["--notify-keyspace-events", "KEA"]);
+    client.run("ZADD redisson_lock_timeout:{k} 1 dead");
+    let events = Client::events(server.port, || {
+        client.int("FAIRLOCK.CANCEL k a");
+    });
+    let expected = [
+        "zrem redisson_lock_timeout:{k}",
+        "del redisson_lock_timeout:{k}",
+    ];
+    assert_eq!(events, expected);
+}
+
+#[test]
 fn a_replica_announces_nothing_of_its_own() {
     let master = Server::start();
     let replica = announcing(&[]);
