@@ -145,7 +145,7 @@ impl Line {
             let mut pipeline = redis::pipe();
             pipeline.cmd(&format!("{sharded}{word}")).arg(channel);
             for said in link.send(pipeline, self.longest).await? {
-                outcome = said.map(drop).or(outcome);
+                outcome = outcome.or(said.map(drop));
             }
         }
         outcome.map(|()| link)
