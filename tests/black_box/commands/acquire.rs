@@ -1,4 +1,6 @@
-//! `FAIRLOCK.ACQUIRE`: take-over, identity, RESP3.
+//! `FAIRLOCK.ACQUIRE`: the length of a wait, take-over, identity, RESP3.
+
+use std::time::{Duration, Instant};
 
 use fairlock_testing::Server;
 
@@ -18,6 +20,19 @@ fn a_second_connection_takes_the_place_over() {
     client.int("FAIRLOCK.RELEASE k a");
     assert!(second.int() > 0);
     assert!(!behind.is_done());
+}
+
+#[test]
+fn a_wait_is_not_shorter_than_it_says() {
+    let (_server, mut client) = Server::connected();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    // The server counts whole milliseconds, and may begin at any moment of one.
+    for _ in 0..100 {
+        let start = Instant::now();
+        client.assert_reply("FAIRLOCK.ACQUIRE k b WAIT 3", "(nil)");
+        let elapsed = start.elapsed();
+        assert!(elapsed >= Duration::from_millis(3), "{elapsed:?}");
+    }
 }
 
 #[test]

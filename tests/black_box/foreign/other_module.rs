@@ -145,6 +145,7 @@ fn events_of_others_are_a_time_as_any_other() {
 fn another_module_uses_locks_as_a_client_that_cannot_block() {
     let (server, _dir) = start(false);
     let mut client = server.connect();
+    client.run("CONFIG SET fairlock.intercept-eval no");
     let mut call = |command: &str| client.run(&format!("NOSY.CALL {command}"));
     assert!(call("FAIRLOCK.ACQUIRE k a").parse::<i64>().is_ok());
     assert_eq!(call("FAIRLOCK.ACQUIRE k b"), "(nil)");
@@ -164,5 +165,8 @@ fn another_module_uses_locks_as_a_client_that_cannot_block() {
         call("FAIRLOCK.ACQUIRE k *"),
         "(error) ERR owner '*' is the identity of a connection and cannot be used by another module"
     );
+    // Nor has it a user whose permissions a script that is left to Lua would need.
+    let reply = call(&on(SCRIPTS[1], "k"));
+    assert!(reply.starts_with("(error) NOSCRIPT "), "{reply}");
     client.assert_reply("KEYS *", "[]");
 }
