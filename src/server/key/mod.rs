@@ -210,7 +210,6 @@ impl<'c> Key<'c> {
     /// Deletes the key.
     pub fn delete(&mut self) {
         self.make_writable();
-        self.has_reported.set(false);
         // The server would keep a cursor in a list that is not there any more.
         self.stand_nowhere();
         // SAFETY: an open handle; DeleteKey refuses one that is not open for writing.
