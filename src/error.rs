@@ -121,13 +121,6 @@ impl Error {
         ))
     }
 
-    /// AFTER's cursor did not come from the command of this name.
-    pub fn after(name: &str) -> Self {
-        because(format!(
-            "ERR AFTER is not a cursor from {name}: start again without AFTER"
-        ))
-    }
-
     /// The argument of this name has no bytes, or more than this.
     pub fn length(name: &str, most: usize) -> Self {
         because(format!("ERR {name} is not 1 to {most} bytes long"))
@@ -184,13 +177,6 @@ impl Error {
 
     /// A panic: the log has its text.
     pub const INTERNAL: Self = said(INTERNAL_ERROR);
-
-    /// The server does not run this command of its own, which the reply needs.
-    pub fn renamed(name: &str) -> Self {
-        because(format!(
-            "ERR the server's configuration has renamed {name} (rename-command), which this needs"
-        ))
-    }
 
     /// The user may not run the command of this name. The server's own text.
     pub fn no_permission(name: &str) -> Self {

@@ -154,7 +154,7 @@ pub enum OnLoss {
     Ignore,
 }
 
-/// Shows the locks that are held, and how fast they change hands.
+/// Shows the locks with waiters, a session or SHARED holders, and how fast they change hands.
 ///
 /// On a terminal it is a screen. Without a terminal, or with --once, it prints lines. In a cluster it shows all
 /// masters.
@@ -203,12 +203,12 @@ pub struct MetricsArgs {
 
 /// Lists the locks that are held, each on a line.
 ///
-/// First come those with waiters or a session, the busiest first. Then the keyspace is searched for all
-/// others, a few keys at a time, so that the server goes on serving its clients. In a cluster it lists
+/// First come those with waiters, a session or SHARED holders. Then the keyspace is searched for all
+/// others, some keys at a time, so that the server goes on serving its clients. In a cluster it lists
 /// those of all masters.
 #[derive(Debug, clap::Args)]
 pub struct LocksArgs {
-    /// List only locks with waiters or a session: the keyspace is not searched.
+    /// List only locks with waiters, a session or SHARED holders: the keyspace is not searched.
     #[arg(long)]
     pub busy: bool,
     /// List only locks whose name, holder or next waiter contains this text, ignoring case.

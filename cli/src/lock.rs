@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use redis::{FromRedisValue, Value};
+use uuid::Uuid;
 
 /// A lock as FAIRLOCK.INFO and FAIRLOCK.LOCKS describe it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +69,19 @@ impl Lock {
         })
     }
 
+    /// Whether a hash that was found among other keys is a lock, and held. One with a number in a single field can be
+    /// anybody's counter: a lock has a token, or a holder that is named as Redisson names its own.
+    pub fn is_held(&self) -> bool {
+        let is_named = |owner: &Vec<u8>| {
+            let owner = String::from_utf8_lossy(owner);
+            let parts = owner.split_once(':');
+            parts.is_some_and(|(id, thread)| {
+                Uuid::try_parse(id).is_ok() && thread.parse::<u64>().is_ok()
+            })
+        };
+        self.holds > 0 && (self.token.is_some() || self.owner.as_ref().is_some_and(is_named))
+    }
+
     /// Whether it is held SHARED, by several or by one that others may join.
     pub fn is_shared(&self) -> bool {
         self.holders > 0 && self.limit != 1
@@ -75,7 +89,7 @@ impl Lock {
 }
 
 /// The locks that FAIRLOCK.LOCKS replies and, if there are more, the cursor behind them.
-pub fn page(reply: &Value) -> Option<(Vec<Lock>, Option<Vec<u8>>)> {
+pub fn page(reply: &Value) -> Option<(Vec<Lock>, Option<u64>)> {
     let mut all: Vec<Value> = value(reply)?;
     let more = all.last().and_then(|last| {
         let (field, cursor) = last.as_map_iter()?.next()?;

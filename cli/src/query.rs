@@ -1,5 +1,6 @@
 //! One question to the servers, and its answer on standard output.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStringExt as _;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use crate::args::{BreakArgs, InfoArgs, LocksArgs};
 use crate::failure::{Failure, UNAVAILABLE, tell};
 use crate::lock::Lock;
-use crate::server::{Masters, Target, Trouble};
+use crate::server::{Masters, Target};
 use crate::shown::{known, lease, limited, line, matches, name, object, or_dash, yes};
 use crate::text::{escape, word};
 
@@ -21,35 +22,48 @@ pub async fn locks(args: &LocksArgs, target: Target) -> Result<u8, Failure> {
     let mut masters = Masters::new(target);
     let mut code = 0;
     for master in masters.current().await? {
-        if let Err(trouble) = list(args, master).await? {
+        match list(args, master).await {
             // The others are asked all the same.
-            tell(trouble.text());
-            code = UNAVAILABLE;
+            Err(failure) if failure.code == UNAVAILABLE => {
+                tell(failure.text);
+                code = UNAVAILABLE;
+            }
+            listed => listed?,
         }
     }
     Ok(code)
 }
 
-/// Prints one server's locks, or says why the server does not tell them.
-async fn list(args: &LocksArgs, target: &Target) -> Result<Result<(), Trouble>, Failure> {
-    let (node, filter) = (target.address(), args.filter.to_lowercase());
-    let mut listing = match target.connect().await {
-        Ok(link) => link.locks(!args.busy),
-        Err(trouble) => return Ok(Err(trouble)),
+/// Prints one server's locks, each once.
+async fn list(args: &LocksArgs, target: &Target) -> Result<(), Failure> {
+    let (mut link, node) = (target.connect().await?, target.address());
+    let filter = args.filter.to_lowercase();
+    let mut met = HashSet::new();
+    let mut show = |locks: Vec<Lock>| {
+        let mut new = locks.iter().filter(|lock| met.insert(lock.name.clone()));
+        new.try_for_each(|lock| match matches(lock, &filter) {
+            true if args.json => print(&object(lock, &node).to_string()),
+            true => print(&line(lock, &node)),
+            false => Ok(()),
+        })
     };
+    let mut after = Some(0);
+    while let Some(cursor) = after {
+        let (locks, more) = link.tracked(cursor).await?;
+        show(locks)?;
+        after = more;
+    }
+    if args.busy {
+        return Ok(());
+    }
+    let mut cursor = 0;
     loop {
-        let locks = match listing.next().await {
-            Ok(Some(locks)) => locks,
-            Ok(None) => return Ok(Ok(())),
-            Err(trouble) => return Ok(Err(trouble)),
-        };
-        for lock in locks.iter().filter(|lock| matches(lock, &filter)) {
-            print(&if args.json {
-                object(lock, &node).to_string()
-            } else {
-                line(lock, &node)
-            })?;
+        let (locks, next) = link.held(cursor).await?;
+        show(locks)?;
+        if next == 0 {
+            return Ok(());
         }
+        cursor = next;
     }
 }
 

@@ -20,7 +20,6 @@ use tokio::time::timeout;
 use crate::args::TlsArgs;
 use crate::failure::{Failure, USAGE};
 
-pub use ask::{Listing, PAGE};
 pub use info::Info;
 pub use masters::{Answer, Masters, troubles};
 pub use trouble::Trouble;

@@ -29,7 +29,7 @@ pub struct Call<'a> {
     pub lock: &'a [u8],
     /// The owner.
     pub owner: Cow<'a, [u8]>,
-    /// AFTER: a number that the same command has replied.
+    /// AFTER: a cursor.
     pub after: Option<u64>,
     /// ALL.
     pub all: bool,
@@ -60,6 +60,7 @@ pub struct Call<'a> {
 /// Longest owner, in bytes.
 const LONGEST_OWNER: usize = 256;
 
+static AFTER: Range = Range::of("AFTER", 0, i64::MAX);
 static COUNT: Range = Range::of("COUNT", 0, i64::MAX).hint(", or -1 for all");
 static LEASE: Range = Range::millis("LEASE");
 static LIMIT_COUNT: Range = Range::of("LIMIT count", 0, i64::MAX).hint(", or -1 for all");
@@ -157,7 +158,7 @@ impl<'a> Cursor<'a, '_> {
 
     fn read_option(&mut self, call: &mut Call<'a>) -> Result<(), Error> {
         match self.option {
-            "AFTER" => call.after = Some(self.after()?),
+            "AFTER" => call.after = Some(self.number(&AFTER)?),
             "ALL" => call.all = true,
             "COUNT" => call.count = Some(self.how_many(&COUNT)?),
             "ENQUEUE" => call.wait_by(Wait::Enqueue)?,
@@ -258,11 +259,6 @@ impl<'a> Cursor<'a, '_> {
         } else {
             Ok(Limit::NONE)
         }
-    }
-
-    /// The value of AFTER: a number that this command has replied.
-    fn after(&mut self) -> Result<u64, Error> {
-        number(self.value()?).ok_or_else(|| Error::after(self.command))
     }
 }
 

@@ -1,27 +1,28 @@
-//! `FAIRLOCK.LOCKS [ALL] [COUNT count] [AFTER cursor]`
+//! `FAIRLOCK.LOCKS [COUNT count] [AFTER cursor]`
 //!
-//! The locks of the selected database that have waiters or a session or are held SHARED, as this
-//! server knows them, in no order: about `count` of them (100 if not given, at most 1000). With ALL the other locks
-//! that are held follow. Each is a map (RESP2: a flat array) of
+//! The locks of the selected database that this server tracks, because they have waiters or a session or are held
+//! SHARED, in the order in which it began to: about `count` of them (100 if not given, at most 1000). Each is a map
+//! (RESP2: a flat array) of
 //!
 //! - `name`: the lock's key;
 //! - all that FAIRLOCK.INFO replies: `owner`, `holds`, `lease`, `token`, `session`, `waiting`, `next`;
 //! - `held`: how long the holder has held it, in milliseconds; 0 when free, -1 if this server did not grant it.
 //!
-//! If there are more, one more map follows, of one field: `more`, the cursor that AFTER takes to go on, a number. As
-//! with SCAN, a lock that is there during the whole listing is listed at least once. With COUNT 0 nothing follows.
+//! If there are more, one more map follows, of one field: `more`, the cursor that AFTER takes to go on, which is the
+//! number of the last lock's record. So the server remembers nothing of a listing. As with SCAN, a lock that is there
+//! during the whole listing is listed at least once. With COUNT 0 nothing follows.
 //!
 //! Only locks whose key the user may read are shown. Scripts cannot call it, because the server does not tell
-//! a script's user. A replica has no records of locks, but shows those that are held with ALL; in a cluster each
-//! server shows its own.
+//! a script's user. A replica tracks no locks; in a cluster each server shows its own. Locks that are only held have
+//! no record, which would make every acquisition dearer: SCAN finds their keys, FAIRLOCK.INFO tells of each.
 //!
-//! Read-only. Without ALL it is O(log N + count) with N such locks; with ALL all replies together look at each
-//! key once, as SCAN does. A reply ends with `more` before `count` locks are found if other clients would have to
-//! wait for the search. [`super::listing`] searches.
+//! Read-only, O(log N + count) with N such locks. A reply ends with `more` before `count` locks are found if 1000
+//! holders or locks were read, so that other clients do not wait for it.
 
 use std::ffi::CStr;
 
-use crate::keyspace::view::LockView;
+use crate::keyspace::Names;
+use crate::keyspace::view::{self, LockView, MOST_READ};
 use crate::lock::Now;
 use crate::server::docs::Docs;
 use crate::server::{Args, Command, Ctx, Reply};
@@ -29,9 +30,10 @@ use crate::waiting::{self, LockId};
 
 use super::args::Call;
 use super::info;
-use super::listing::list;
 
 const DEFAULT_COUNT: usize = 100;
+/// Holders of one lock that are read.
+const HOLDERS: usize = 100;
 
 /// The command.
 #[derive(Debug)]
@@ -41,43 +43,60 @@ impl Command for Locks {
     const NAME: &'static str = "fairlock.locks";
     const FLAGS: &'static CStr = c"readonly deny-script";
     const DOCS: Docs = Docs {
-        syntax: "[ALL] [COUNT count] [AFTER cursor]",
-        summary: c"Lists the locks with waiters or a session, or all that are held.",
-        complexity: c"O(log(N)+count) with N the number of such locks; with ALL as SCAN",
+        syntax: "[COUNT count] [AFTER cursor]",
+        summary: c"Lists the locks with waiters, a session or SHARED holders.",
+        complexity: c"O(log(N)+count) with N the number of such locks",
         since: c"0.1.0",
         keys: None,
         reply: &[
             "What INFO says of each, its name, and held: ms since the holder got it (-1: not known).",
-            "Last, if there are more: the cursor for AFTER. ALL: locks without waiters, too.",
+            "Last, if there are more: the cursor for AFTER.",
         ],
     };
-    const OPTIONS: &'static [&'static str] = &["ALL", "COUNT", "AFTER"];
+    const OPTIONS: &'static [&'static str] = &["COUNT", "AFTER"];
     const CATEGORIES: &'static CStr = c"read slow";
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;
-        let now = waiting::now();
-        let most = call.count.unwrap_or(DEFAULT_COUNT);
-        let (locks, more) = list(ctx, call.all, most, call.after.unwrap_or(0), now)?;
-        let more = more.filter(|_| most > 0);
-        let locks = locks.into_iter().map(|(id, view)| {
-            let held = held(&id, &view, now);
-            let mut fields = vec![("name", Reply::Bytes(id.name.to_vec()))];
-            fields.extend(info::fields(&id, view));
-            fields.push(("held", held));
-            Reply::Map(fields)
-        });
-        let more = more.map(|cursor| {
-            let cursor = Reply::Bytes(cursor.to_string().into_bytes());
-            Reply::Map(vec![("more", cursor)])
-        });
-        Ok(Reply::Array(locks.chain(more).collect()))
+        let count = call.count.unwrap_or(DEFAULT_COUNT);
+        let (now, db) = (waiting::now(), ctx.db());
+        let (mut locks, mut read, mut last) = (Vec::new(), 0, call.after.unwrap_or(0));
+        for (number, name) in waiting::locks_behind(db, last, MOST_READ + 1) {
+            if locks.len() >= count || read >= MOST_READ {
+                let cursor = Reply::Bytes(last.to_string().into_bytes());
+                let more = (count > 0).then(|| Reply::Map(vec![("more", cursor)]));
+                locks.extend(more);
+                break;
+            }
+            let id = LockId { db, name };
+            let view = view(ctx, &id.name, now);
+            read += view.as_ref().map_or(1, |view| view.read.max(1));
+            locks.extend(view.map(|view| shown(&id, view, now)));
+            last = number;
+        }
+        Ok(Reply::Array(locks))
     }
 }
 
-fn held(id: &LockId, view: &LockView, now: Now) -> Reply {
-    view.holder.as_ref().map_or(Reply::Integer(0), |holder| {
+/// A lock, if the user may read it and its keys are those of a lock.
+fn view(ctx: &Ctx, name: &[u8], now: Now) -> Option<LockView> {
+    let names = Names::of(name);
+    let may = ctx.may_read(&names.lock);
+    let view = may.then(|| view::lock(ctx, &names, HOLDERS, now))?;
+    let mut view = view.ok()?;
+    if view.waiting > 0 && !waiting::has_queue(ctx, name) {
+        (view.waiting, view.next) = (0, None);
+    }
+    Some(view)
+}
+
+fn shown(id: &LockId, view: LockView, now: Now) -> Reply {
+    let held = view.holder.as_ref().map_or(Reply::Integer(0), |holder| {
         let held = waiting::held_for(id, &holder.owner, now);
         info::milliseconds(held.map(|micros| micros / 1000))
-    })
+    });
+    let mut fields = vec![("name", Reply::Bytes(id.name.to_vec()))];
+    fields.extend(info::fields(id, view));
+    fields.push(("held", held));
+    Reply::Map(fields)
 }

@@ -33,8 +33,7 @@
 //! What shows locks:
 //! - [`queue`]: the waiters of one;
 //! - [`holders`]: its holders;
-//! - [`locks`]: the locks of a database;
-//! - [`listing`]: finds these, a few at a time;
+//! - [`locks`]: those of a database that this server tracks;
 //! - [`info`]: one lock.
 //!
 //! For all:
@@ -51,7 +50,6 @@ pub mod eval;
 pub mod help;
 pub mod holders;
 pub mod info;
-mod listing;
 pub mod locks;
 pub mod queue;
 pub mod release;

@@ -12,8 +12,7 @@
 //! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
 //! Reading without a step:
-//! - [`view`]: what the commands show of a lock;
-//! - [`held`]: tells a lock that is held from any other key.
+//! - [`view`]: what the commands show of a lock.
 //!
 //! One step:
 //! - [`lock_state`]: makes an open lock the [`crate::lock::State`] that the rules work on;
@@ -43,7 +42,6 @@
 
 mod detect;
 pub mod fields;
-pub mod held;
 mod lock_state;
 pub mod names;
 pub mod number;
@@ -55,7 +53,6 @@ pub mod view;
 pub mod wide;
 pub mod write;
 
-pub use held::is_held_lock;
 pub use names::Names;
 pub use open_lock::OpenLock;
 pub use tracked::{QueueView, Taken, Tracked};

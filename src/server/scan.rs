@@ -1,4 +1,4 @@
-//! Walking over all keys, a few at a time, by the server's own SCAN: its cursors are numbers, which a client can keep.
+//! Walking over all keys, a few at a time, by the server's own SCAN.
 
 use redis_module::{Context, RedisValue};
 
@@ -8,11 +8,11 @@ use super::context::{Ctx, text};
 type Found = (Vec<Vec<u8>>, u64);
 
 impl Ctx {
-    /// Some keys of the selected database: of the next `count` or a few more, those of a type (`TYPE`) or with such
-    /// names (`MATCH`). `None` if the server does not run SCAN, because its configuration has renamed the command.
-    pub fn scan(&self, cursor: u64, count: usize, [option, value]: [&str; 2]) -> Option<Found> {
+    /// Some keys of the selected database: of the next `count` or a few more, those with names of this pattern. `None`
+    /// if the server does not run SCAN, because its configuration has renamed the command.
+    pub fn scan(&self, cursor: u64, count: usize, pattern: &str) -> Option<Found> {
         let (cursor, count) = (cursor.to_string(), count.to_string());
-        let words = [cursor.as_str(), "COUNT", &count, option, value];
+        let words = [cursor.as_str(), "COUNT", &count, "MATCH", pattern];
         found(Context::new(self.raw).call("SCAN", &words[..]).ok()?)
     }
 }

@@ -143,8 +143,6 @@ pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
 /// Microseconds for all the work at the beginning or end of an iteration. One more step may follow, which has its
 /// own bound, and the server has some work of its own with each client that is unblocked.
 pub const SLICE: u64 = 2000;
-/// Microseconds for a search whose finds are still to be written into a reply, which takes about as long.
-pub const SEARCH: u64 = SLICE / 2;
 
 /// A stretch of work.
 #[derive(Clone, Copy, Debug)]

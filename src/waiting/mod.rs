@@ -72,15 +72,13 @@ mod work;
 
 use std::rc::Rc;
 
-use crate::keyspace::{Names, Tracked};
+use crate::keyspace::Tracked;
 use crate::lock::Now;
-use crate::server::cluster::SlotState;
 use crate::server::events::Events;
 use crate::server::info::Section;
-use crate::server::{Ctx, in_cluster, is_replica};
 
 pub use clients::block;
-pub use conditions::{SEARCH, Slice, now, permissions_change, rules, slot_is_named};
+pub use conditions::{now, permissions_change, rules, slot_is_named};
 pub use connections::Outcome;
 pub use effects::WAKE_UP;
 pub use foreign::has_queue;
@@ -114,15 +112,6 @@ pub fn known<T>(id: &LockId, read: impl FnOnce(&Tracked) -> Option<T>) -> Option
 /// Whether the lock is bound to a connection of `owner` here.
 pub fn is_session(id: &LockId, owner: &[u8]) -> bool {
     known(id, |tracked| tracked.session_of(owner).map(drop)).is_some()
-}
-
-/// Whether a lock whose key is in the keyspace is this server's to show: in a cluster, the lock may be on its way
-/// from another node, which still serves it.
-pub fn is_served_here(ctx: &Ctx, lock: &[u8]) -> bool {
-    if !in_cluster() || is_replica() {
-        return true;
-    }
-    conditions::slot_state(ctx, &Names::of(lock), false) != SlotState::Moving
 }
 
 /// At most `most` of a database's locks with waiters, a session or shared holders, each with a number that grows: those

@@ -151,10 +151,9 @@ pub fn look_on(ctx: &Ctx) {
     let Some((db, cursor)) = waiting(|waiting| waiting.scan.get()) else {
         return;
     };
-    let names = ["MATCH", "redisson_lock_*"];
     let found = ctx
         .select_db(db)
-        .then(|| ctx.scan(cursor, SCAN_BATCH, names));
+        .then(|| ctx.scan(cursor, SCAN_BATCH, "redisson_lock_*"));
     let goes_on = found.flatten().map(|(keys, next)| {
         for key in &keys {
             foreign::touch_queue(db, key, QueueView::Loaded);

@@ -87,7 +87,7 @@ pub const COMMANDS: [Command; 10] = [
     },
     Command {
         name: "LOCKS",
-        arguments: &["", "ALL"],
+        arguments: &["", "COUNT 1"],
         arity: -1,
         flags: "noscript readonly",
         categories: "@read @slow",

@@ -1,15 +1,14 @@
 //! What a server is asked about locks.
 
-use std::collections::HashSet;
-
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
+use tokio::time::timeout;
 
 use crate::lock::{Lock, page, value, waiters};
 
-use super::{Link, Trouble};
+use super::{Link, REPLY, Trouble};
 
-/// Locks that a server is asked for at once.
-pub const PAGE: usize = 1000;
+/// Locks or keys that a server is asked for at once.
+const PAGE: usize = 1000;
 
 impl Link {
     /// What the server says of a lock.
@@ -35,15 +34,49 @@ impl Link {
         self.read(&command, waiters).await
     }
 
-    /// The server's locks; `all`: those without waiters, too.
-    pub fn locks(self, all: bool) -> Listing {
-        Listing {
-            link: self,
-            all,
-            met: HashSet::new(),
-            after: None,
-            is_over: false,
+    /// Some locks that the server tracks, behind a cursor, 0 for the first; and the cursor of the rest, if there is any.
+    pub async fn tracked(&mut self, after: u64) -> Result<(Vec<Lock>, Option<u64>), Trouble> {
+        let mut command = redis::cmd("FAIRLOCK.LOCKS");
+        command.arg("COUNT").arg(PAGE).arg("AFTER").arg(after);
+        self.read(&command, page).await
+    }
+
+    /// The locks among some keys of the server, from a cursor of SCAN on, 0 for the first; and the cursor of the rest, 0
+    /// if there is none. For how long they are held is not known.
+    pub async fn held(&mut self, cursor: u64) -> Result<(Vec<Lock>, u64), Trouble> {
+        let mut command = redis::cmd("SCAN");
+        command.arg(cursor).arg("COUNT").arg(PAGE);
+        command.arg("TYPE").arg("hash");
+        let (next, keys): (u64, Vec<Vec<u8>>) = self.read(&command, value).await?;
+        // The redis crate refuses a pipeline of nothing.
+        if keys.is_empty() {
+            return Ok((Vec::new(), next));
         }
+        let mut infos = redis::pipe();
+        for key in &keys {
+            infos.add_command(cmd("FAIRLOCK.INFO", key));
+        }
+        let replies = infos.ignore_errors().query_async(&mut self.connection);
+        let replies = timeout(REPLY, replies).await;
+        let replies = replies.map_err(|_| Trouble::silent(&self.target))?;
+        let replies: Vec<RedisResult<Value>> =
+            replies.map_err(|error| Trouble::of(&error, &self.target))?;
+        let mut locks = Vec::new();
+        for (name, reply) in keys.into_iter().zip(replies) {
+            match reply {
+                Ok(reply) => {
+                    let lock = Lock::read(&reply);
+                    let mut lock = lock.ok_or_else(|| Trouble::odd(&self.target))?;
+                    if lock.is_held() {
+                        (lock.name, lock.held) = (name, -1);
+                        locks.push(lock);
+                    }
+                }
+                Err(error) if is_of_key(&error) => (),
+                Err(error) => return Err(Trouble::of(&error, &self.target)),
+            }
+        }
+        Ok((locks, next))
     }
 
     /// Frees a lock, or one holder's part in it; whether there was anything to free.
@@ -73,42 +106,19 @@ impl Link {
     }
 }
 
-/// The locks of a server, some at a time, each once.
-#[derive(Debug)]
-pub struct Listing {
-    /// The server.
-    pub link: Link,
-    all: bool,
-    met: HashSet<Vec<u8>>,
-    /// The cursor behind those that were listed.
-    after: Option<Vec<u8>>,
-    /// There are no more.
-    pub is_over: bool,
-}
-
-impl Listing {
-    /// About [`PAGE`] more of them, those with waiters first, the busiest first; `None` behind the last.
-    pub async fn next(&mut self) -> Result<Option<Vec<Lock>>, Trouble> {
-        if self.is_over {
-            return Ok(None);
-        }
-        let mut command = redis::cmd("FAIRLOCK.LOCKS");
-        command.arg(self.all.then_some("ALL"));
-        command.arg("COUNT").arg(PAGE);
-        if let Some(cursor) = &self.after {
-            command.arg("AFTER").arg(cursor);
-        }
-        let (mut locks, more) = self.link.read(&command, page).await?;
-        // A lock that gets a waiter meanwhile is met twice.
-        locks.retain(|lock| self.met.insert(lock.name.clone()));
-        self.is_over = more.is_none();
-        self.after = more;
-        Ok(Some(locks))
-    }
-}
-
 fn cmd(name: &str, key: &[u8]) -> Cmd {
     let mut command = redis::cmd(name);
     command.arg(key);
     command
+}
+
+/// Whether a server refuses to tell of a key, and would tell of others: the user may not read it, it holds something
+/// else, has moved, or cannot be a lock in a cluster.
+fn is_of_key(error: &RedisError) -> bool {
+    let is_of_command = |text: &str| text.contains("'fairlock.info'");
+    match error.code() {
+        Some("NOPERM") => !error.detail().is_some_and(is_of_command),
+        Some(code) => ["ASK", "CROSSSLOT", "ERR", "MOVED", "TRYAGAIN", "WRONGTYPE"].contains(&code),
+        None => false,
+    }
 }

@@ -17,9 +17,9 @@ use crate::text::duration;
 pub struct Said {
     /// Its figures.
     pub info: Info,
-    /// Its locks, the busiest first.
+    /// Locks that it tracks.
     pub locks: Vec<Lock>,
-    /// It has more, or more keys than were looked at.
+    /// It has more.
     pub has_more: bool,
 }
 
@@ -74,7 +74,7 @@ impl Board {
                     "{address} is a replica, which knows of no waiters: its master's address shows more"
                 )),
                 Ok(said) if said.has_more => notices.push(format!(
-                    "of {address} only {} locks are shown, those with most waiters first: `fairlock locks` lists all",
+                    "of {address} only {} locks are shown: `fairlock locks` lists all",
                     said.locks.len()
                 )),
                 _ => (),

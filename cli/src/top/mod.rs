@@ -1,4 +1,4 @@
-//! `fairlock top`: the locks that are held, and how fast they change hands.
+//! `fairlock top`: the locks that servers track, and how fast they change hands.
 //!
 //! [`board`] decides what is shown, and in which order; `screen` paints it for a terminal.
 
@@ -11,12 +11,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::args::TopArgs;
 use crate::failure::{Failure, UNAVAILABLE};
-use crate::server::{Answer, Link, Masters, PAGE, Target, Trouble, troubles};
+use crate::server::{Answer, Link, Masters, Target, Trouble, troubles};
 
 use board::{Board, Said};
-
-/// How often a server is asked for locks at each look. Each time takes it some milliseconds.
-const PAGES: usize = 10;
 
 /// Shows the locks until told to stop; the exit code.
 pub async fn run(args: &TopArgs, target: Target) -> Result<u8, Failure> {
@@ -47,19 +44,12 @@ async fn look(masters: &mut Masters) -> Vec<Answer<Said>> {
     masters.ask(ask).await
 }
 
-async fn ask(link: Link) -> Result<Said, Trouble> {
+async fn ask(mut link: Link) -> Result<Said, Trouble> {
     // First the locks: their error is the clearest if the module is missing.
-    let (mut locks, mut listing) = (Vec::new(), link.locks(true));
-    for _ in 0..PAGES {
-        locks.extend(listing.next().await?.into_iter().flatten());
-        if listing.is_over || locks.len() > PAGE {
-            break;
-        }
-    }
-    let rest = locks.split_off(locks.len().min(PAGE));
+    let (locks, more) = link.tracked(0).await?;
     Ok(Said {
-        has_more: !listing.is_over || !rest.is_empty(),
-        info: listing.link.fairlock_info().await?,
+        has_more: more.is_some(),
+        info: link.fairlock_info().await?,
         locks,
     })
 }

@@ -41,6 +41,7 @@ fn all_masters_are_asked_and_one_that_is_gone_does_not_hide_the_others() {
     for (server, lock) in servers.iter().zip(LOCKS) {
         server.run(&format!("FAIRLOCK.ACQUIRE {lock} ann LEASE 600000"));
         server.run(&format!("FAIRLOCK.ACQUIRE {lock} bob ENQUEUE"));
+        server.run(&format!("FAIRLOCK.ACQUIRE {{{lock}}}:2 ann LEASE 600000"));
     }
     let port = servers[1].port;
     let nodes = servers.each_ref().map(Node::address);
@@ -50,12 +51,12 @@ fn all_masters_are_asked_and_one_that_is_gone_does_not_hide_the_others() {
     let names: Vec<_> = shown.lines().skip(1).map(|line| &line[..1]).collect();
     assert_eq!(names, ["a", "b", "c"]);
     assert!(shown.contains(&format!(" node={}\n", nodes[0])), "{shown}");
-    assert_eq!(out("locks --json").lines().count(), 3);
+    assert_eq!(out("locks --json").lines().count(), 6);
     let metrics = read(&out("metrics"));
     for node in &nodes {
         assert_eq!(metrics[&format!("up{{node={node}}}")], 1.0);
         let taken = format!("acquisitions_total{{way=immediate,node={node}}}");
-        assert_eq!(metrics[&taken], 1.0);
+        assert_eq!(metrics[&taken], 2.0);
     }
     for lock in ["a", "b"] {
         assert!(out(&format!("info {lock}")).contains("holder   ann "));

@@ -66,6 +66,15 @@ fn a_user_needs_little() {
     starts(ben, "break k").end().failed(69, "ACL");
     let locks = starts(ben, "locks").end().said();
     assert!(locks.starts_with("k holder=holder "), "{locks}");
+    client.int("FAIRLOCK.ACQUIRE other holder LEASE 600000");
+    client.run("ACL SETUSER cid on >secret ~k +info +fairlock.locks");
+    let cid = |arguments: &str| starts("cid:secret", arguments).end();
+    assert_eq!(cid("locks --busy").said(), "");
+    client.run("ACL SETUSER cid +scan");
+    cid("locks").failed(69, "fairlock.info");
+    client.run("ACL SETUSER cid +fairlock.info");
+    let locks = cid("locks").said();
+    assert!(locks.starts_with("k holder=holder ") && locks.lines().count() == 1);
     // Without the queue its place is not known.
     let waits = starts(ann, EXEC);
     waits.wait_for_error("waiting for the lock k: holder holds it, 1 wait\n");

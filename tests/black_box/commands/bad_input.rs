@@ -52,9 +52,8 @@ const SYNTAX: &str = "
     RENEW k a 5 -> LEASE
     QUEUE k LIMIT 1 -> LIMIT needs a value
     QUEUE k FIRST -> LIMIT
-    LOCKS ALL all -> ALL is given twice
-    LOCKS ALL AFTER -> AFTER needs a value
-    LOCKS k -> ALL, COUNT or AFTER
+    LOCKS AFTER -> AFTER needs a value
+    LOCKS k -> COUNT or AFTER
     LOCKS COUNT -> COUNT needs a value
     LOCKS COUNT 1 COUNT 1 -> COUNT is given twice";
 
@@ -117,6 +116,16 @@ fn numbers_out_of_range_are_refused_with_the_range() {
             &format!("FAIRLOCK.QUEUE k LIMIT {limit}"),
             "(error) ERR LIMIT ",
         );
+    }
+    for value in ["-2", "+1", "01", "x", "9223372036854775808"] {
+        for (option, hint) in [("COUNT", ", or -1 for all"), ("AFTER", "")] {
+            client.assert_reply(
+                &format!("FAIRLOCK.LOCKS {option} {value}"),
+                &format!(
+                    "(error) ERR {option} is not a whole number from 0 to 9223372036854775807{hint}"
+                ),
+            );
+        }
     }
     client.assert_reply("DBSIZE", "0");
 }

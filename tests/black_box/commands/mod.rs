@@ -5,7 +5,6 @@ mod acquire;
 mod holders;
 mod info;
 mod locks;
-mod locks_all;
 mod queue;
 
 mod bad_input;
