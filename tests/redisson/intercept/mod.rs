@@ -102,6 +102,25 @@ fn a_known_script_runs_natively_though_it_was_never_loaded() {
     assert_eq!(counters(&server, "lua"), [""; 0]);
 }
 
+#[test]
+fn an_argument_that_is_no_number_or_no_time_to_live_is_left_to_lua() {
+    let server = intercepting(&[]);
+    let mut client = with_scripts(&server);
+    // Each counted from the last one.
+    for (role, argument, word) in [
+        ("try-lock", 4, "0"),
+        ("try-lock", 1, "x"),
+        ("leave", 1, "x"),
+    ] {
+        let mut words = call(role);
+        let at = words.len() - argument;
+        words[at] = word.into();
+        client.run_words(&words);
+    }
+    assert_eq!(counters(&server, "intercepted"), [""; 0]);
+    assert_eq!(counters(&server, "lua"), ["try_lock:2", "leave:1"]);
+}
+
 /// `k` and `{k}` have one queue.
 #[test]
 fn scripts_on_a_lock_run_as_lua_while_its_twin_is_in_use() {
