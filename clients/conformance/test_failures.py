@@ -176,6 +176,22 @@ def test_r46_close(driver, servers, name):
     until("all connections are closed", lambda: view.clients() == [])
 
 
+def test_r46a_close_while_releasing(driver, servers, name):
+    """Closing Locks, and then its client, while a release is under way: that succeeds, and connections close."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.through_proxy())
+    held = locks.acquire(name)
+    one.lose("release", only_held=True)
+    call = driver.begin("release", of=held.id)
+    until("it is free", lambda: view.is_free(name))
+    driver.locks.remove(locks)
+    closing = driver.begin("close", of=locks.id, ping=True)
+    one.proxy().mend()
+    closing.result()
+    call.result()
+    until("all connections are closed", lambda: not view.clients())
+
+
 @pytest.mark.module
 @pytest.mark.parametrize(("option", "value"), [
     ("waitt", 3), ("wait", "3"), ("wait", True), ("lease", None), ("renew", "no"), ("limit", 1.5), ("owner", 7), ("min_replicas", "1"), ("shared", 1),

@@ -61,6 +61,22 @@ def test_r14_after_release(driver, servers, name):
     assert view.calls("renew") == renewals
 
 
+@pytest.mark.parametrize("command", ["acquire", "renew"])
+def test_r14a_not_used_again(driver, servers, name, command):
+    """The reply to an ask or a renewal was lost: after the release the owner name is not used again, since it may still come, with its lease."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.through_proxy(), lease=LONG)
+    view.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    one.lose(command)
+    view.release(name)
+    held = call.result()
+    held.renew()
+    assert one.proxy().lost == 1
+    held.release()
+    assert locks.acquire(name).owner != held.owner
+
+
 def test_r15_abandoned(locks, view, name):
     """Renewal ends with its holder: the lock becomes free."""
     call = locks.begin(name, op="abandon", lease=1)
@@ -68,6 +84,24 @@ def test_r15_abandoned(locks, view, name):
     if locks.driver.language == "go":  # where it is a context
         locks.driver.ask("end", of=call.id)
     until("it is free", lambda: view.is_free(name))
+
+
+@pytest.mark.parametrize("op", ["acquire", "abandon"])
+def test_r15a_not_listened_for(driver, one, view, name, op):
+    """Lost, or abandoned by its holder, after a wait: nothing is listened for any more, also without a release."""
+    if op == "abandon" and driver.language == "rust":
+        pytest.skip("what is dropped is released")
+    locks = driver.new(one.client())
+    view.acquire(name)
+    call = locks.begin(name, op=op, lease=1)
+    view.waits(name)
+    view.release(name)
+    call.result()
+    if op == "acquire":
+        view.breaks(name)
+    elif driver.language == "go":  # where it is a context
+        driver.ask("end", of=call.id)
+    until("nothing is listened for", lambda: view.listened_for(name) == 0, longest=AT_ONCE)
 
 
 @pytest.mark.module

@@ -47,6 +47,20 @@ def test_r04_try(locks, view, name):
     assert locks.try_acquire(name).token > held.token
 
 
+def test_r04a_silent_server(driver, servers, name):
+    """The server is silent: twenty callers with a `wait` do not wait for one another."""
+    one = servers()
+    locks = driver.new(one.through_proxy(readTimeout=1), command_timeout=AT_ONCE)
+    locks.acquire(f"{name}:first").release()
+    one.proxy().freeze()
+    calls = [locks.begin(name, wait=1) for _ in range(20)]
+    try:
+        until("all have failed", lambda: all(call.done() for call in calls), longest=LONG)
+    finally:
+        one.proxy().mend()
+    assert [call.failure().type for call in calls] == 20 * ["NotInTime"]
+
+
 def test_r07_hand_off(locks, view, name):
     """Released, the lock is the next waiter's at once, with leases and patience of minutes."""
     first = locks.acquire(name, lease=LONG)
@@ -133,6 +147,26 @@ def test_r10_late_grant(driver, servers, name):
         one.proxy().mend()
     until("it is free", lambda: view.is_free(name), longest=AT_ONCE)
     assert locks.acquire(name).owner != owner  # Nobody has said that it left the queue.
+
+
+def test_r09b_cancelled_before_it_listens(driver, servers, name):
+    """Cancelling a caller whose subscription is not confirmed: when another waits, nothing else is listened for."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.through_proxy(), patience=LONG)
+    view.acquire(name)
+    one.proxy().lose("subscribe", only_held=True)
+    call = locks.begin(name)
+    until("its subscription is under way", lambda: view.listened_for(name) == 1)
+    try:
+        call.cancel()
+        assert call.failure().type == "Cancelled"
+    finally:
+        one.proxy().mend()
+    until("it has left", lambda: view.queue(name) == [])
+    (call,) = waiting(locks, view, name, 1)
+    until("one is listened for", lambda: view.listened_for(name) == 1, longest=AT_ONCE)
+    view.release(name)
+    call.result().release()
 
 
 def test_r39_hooks(driver, one, view, name):

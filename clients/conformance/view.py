@@ -85,6 +85,11 @@ class View:
         plain, sharded = (self.client.execute_command("PUBSUB", kind, *channels)[1::2] for kind in ("NUMSUB", "SHARDNUMSUB"))
         return sum(state == "blocked" or max(counts) > 0 for (_, state, *_), *counts in zip(waiters, plain, sharded, strict=True))
 
+    def listened_for(self, name):
+        """How many owners' channels are subscribed to, whether they wait or not."""
+        pattern = f"redisson_lock__channel:{keys_of(name)[0].partition(':')[2]}:*"
+        return len({channel for kind in ("CHANNELS", "SHARDCHANNELS") for channel in self.client.execute_command("PUBSUB", kind, pattern)})
+
     def calls(self, command):
         """How often it was called; as a script, by a command that only its script calls, if there is one."""
         stats = self.client.info("commandstats")

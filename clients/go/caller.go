@@ -278,12 +278,13 @@ func (c *caller) leave() (isClean bool) {
 
 // release the lock. isClean: as by leave.
 func (c *caller) release(longest time.Duration) (isClean bool, err error) {
+	wasUnheard := c.isUnheard
 	c.isUnheard = false
 	r, err := c.answered(context.Background(), longest, c.giving())
 	if err == nil && r.err != nil && !c.isUnheard {
 		err = c.lost(CauseNotHeld)
 	}
-	return err == nil && r.err == nil, err
+	return err == nil && r.err == nil && !wasUnheard, err
 }
 
 func (c *caller) notInTime() error {

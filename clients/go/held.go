@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,8 @@ type Held struct {
 	renewal  *time.Timer
 	stop     func() bool // watching whether Locks is closed
 	renewing sync.Mutex  // one renewal at a time
+
+	unanswered atomic.Int32 // renewals, which may still set their lease
 
 	mutex      sync.Mutex // guards what follows
 	loss       *Error
@@ -146,11 +149,15 @@ func (h *Held) renew(lease time.Duration) error {
 		lease = h.lease
 	}
 	isEnded := h.loss != nil || h.isReleased
+	h.unanswered.Add(1)
 	h.mutex.Unlock()
 	if isEnded {
 		return h.notHeld()
 	}
 	r := h.locks.send(context.Background(), nil, h.options, h.options.syncTimeout, []any{"FAIRLOCK.RENEW", h.name, h.owner, "LEASE", ms(lease)})
+	if r.err == nil || replied(r.err) != nil {
+		h.unanswered.Add(-1)
+	}
 	if codeOf(r.err) == "NOTHELD" {
 		h.lose(CauseNotHeld)
 		return h.notHeld()
@@ -234,7 +241,7 @@ func (h *Held) Release() error {
 	}
 	h.ended(nil)
 	isClean, err := h.release(min(h.options.releaseTimeout, left))
-	if h.close(isClean); errors.Is(err, ErrUnavailable) && h.options.session {
+	if h.close(isClean && h.unanswered.Load() == 0); errors.Is(err, ErrUnavailable) && h.options.session {
 		err = nil // The end of its connection frees the lock as well.
 	}
 	if err == nil {

@@ -102,6 +102,28 @@ def test_what_nobody_refers_to_is_not_renewed(locks, view, name):
     until("it is free", lambda: view.is_free(name))
 
 
+def test_a_lock_that_is_granted_while_locks_closes_is_given_back(one, view, name):
+    outcomes = []
+
+    def wait():
+        try:
+            outcomes.append(locks.acquire(name))
+        except fairlock.Closed as closed:
+            outcomes.append(closed)
+
+    def on_lost(_):  # In the middle of `close`.
+        view.release(name)
+        thread.join()
+
+    locks = fairlock.Locks(redis.Redis(port=one.port("a")), hooks=fairlock.Hooks(on_lost=on_lost))
+    held, thread = locks.acquire(f"{name}:other"), threading.Thread(target=wait)
+    view.acquire(name)
+    thread.start()
+    view.waits(name)
+    locks.close()
+    assert held.lost.cause == "closed" and isinstance(outcomes[0], fairlock.Closed) and view.is_free(name)
+
+
 def test_no_thread_is_left_after_the_release(locks, view, name):
     before = view.calls("renew")
     with locks(name, lease=9):

@@ -209,12 +209,14 @@ impl Drop for Ear {
     fn drop(&mut self) {
         let mut all = locked(&self.line.bells);
         let (line, channel) = (self.line.clone(), std::mem::take(&mut self.channel));
-        drop(self.bell.take());
+        let has_asked = self.bell.take().is_some(); // Perhaps it was dropped before the answer.
+        let is_over = self.is_over.is_some() && !self.listens();
         if all.get(&channel).map_or(0, watch::Sender::receiver_count) > 0 {
             return; // Callers with one given owner have one channel.
         }
         all.remove(&channel);
-        if self.listens()
+        if has_asked
+            && !is_over
             && let Ok(runtime) = Handle::try_current()
         {
             runtime.spawn(async move { line.subscribe("UNSUBSCRIBE", &channel).await });

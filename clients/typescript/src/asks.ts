@@ -116,7 +116,7 @@ export class Ask {
   /** The last reply was a token. */
   #isGranted = false;
   /** A reply was lost: the owner may be queued, or hold the lock. */
-  #isUnheard = false;
+  isUnheard = false;
   #isUnconfirmed = false;
   #isEnded = false;
   #address = '';
@@ -221,7 +221,7 @@ export class Ask {
       if (answer.refusal) throw answer.refusal;
       return answer;
     } catch (error) {
-      this.#isUnheard ||= isLost(error);
+      this.isUnheard ||= isLost(error);
       throw error;
     }
   }
@@ -259,11 +259,9 @@ export class Ask {
   async #leave(): Promise<void> {
     await this.#underWay?.catch(() => {});
     this.line?.close();
-    const isKnown = this.#isQueued || this.#isGranted || this.#isUnheard;
+    const isKnown = this.#isQueued || this.#isGranted || this.isUnheard;
     const isClean = !isKnown || (await this.#cancel().catch(() => false));
     this.ears.give(this.name, this.ear, isClean);
-    const { servers } = this.sender;
-    if (servers.isClosed) servers.close(); // What was opened for this.
   }
 
   /** Whether the owner's name may be used again. */
@@ -271,9 +269,9 @@ export class Ask {
     const { sender, name, ear: { owner, given }, options: { commandTimeout: longest, lease } } = this;
     const leaving = async (): Promise<boolean> => {
       const { reply } = await sender.send({ words: ['FAIRLOCK.CANCEL', name, owner], longest });
-      if (Number(reply) === 1) return !this.#isUnheard;
+      if (Number(reply) === 1) return !this.isUnheard;
       // With a name that was given, another caller may hold it.
-      const mayHold = this.#isUnheard || this.#isGranted || given === undefined;
+      const mayHold = this.isUnheard || this.#isGranted || given === undefined;
       if (mayHold) await sender.send({ words: ['FAIRLOCK.RELEASE', name, owner], longest });
       return false;
     };

@@ -21,7 +21,11 @@ export class Hold {
   lease = 0;
   end = 0;
   #due = 0;
+  /** Renewals without an answer, which may still set their lease. */
+  #unanswered = 0;
   #timer: NodeJS.Timeout | undefined;
+  /** Its release, once that has begun. */
+  releasing: Promise<void> | undefined;
   /** Whether there is nobody left who could release it. */
   isAbandoned = (): boolean => false;
 
@@ -76,7 +80,9 @@ export class Hold {
     const { sender, name, options, line, ear: { owner } } = this.ask;
     const longest = Math.min(options.commandTimeout + options.syncTimeout, this.end - performance.now());
     const words = ['FAIRLOCK.RENEW', name, owner, 'LEASE', ms(lease)];
+    this.#unanswered += 1;
     const { reply, isConfirmed, refusal, sent, address } = await sender.send({ words, longest, confirm: options, line });
+    this.#unanswered -= 1;
     if (reply === null) {
       this.lose('notheld');
       throw new LockLost(name, 'notheld');
@@ -91,7 +97,7 @@ export class Hold {
   async release(): Promise<void> {
     let isClean = false;
     try {
-      isClean = await this.#release();
+      isClean = (await this.#release()) && this.#unanswered === 0 && !this.ask.isUnheard;
     } catch (error) {
       if (error instanceof LockLost) this.lost.abort(error);
       throw error;
@@ -186,7 +192,7 @@ export class Held implements AsyncDisposable {
     if (state === 'released' || (state === 'held' && --hold.count > 0)) return;
     hold.state = 'released';
     if (state === 'lost') throw this.lost.reason;
-    await hold.release();
+    await (hold.releasing = hold.release());
   }
 
   [Symbol.asyncDispose](): Promise<void> {

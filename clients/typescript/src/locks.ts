@@ -125,9 +125,9 @@ export class Locks implements AsyncDisposable {
   /** Ends all waits (Closed) and closes the package's connections; locks that are held are lost. The client stays open. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const hold of this.#holds) hold.lose('closed');
+    for (const hold of this.#holds) hold.lose('closed'); // But what is released already.
     for (const ask of this.#asking.keys()) ask.end(new Closed('Locks is closed'));
-    await Promise.allSettled(this.#asking.values());
+    await Promise.allSettled([...this.#asking.values(), ...[...this.#holds].map(({ releasing }) => releasing)]);
     this.#sender.servers.close();
   }
 

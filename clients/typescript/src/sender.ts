@@ -34,6 +34,8 @@ export class Sender {
       const words = [this.isNative === false ? 'PTTL' : 'FAIRLOCK.INFO', name];
       await this.servers.learn(name, words, Math.min(longest, LEARN)).catch(() => {});
       throw error;
+    } finally {
+      if (this.servers.isClosed) this.servers.close(); // What was opened for this.
     }
   }
 

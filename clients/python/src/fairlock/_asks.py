@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._core import Hold
 
 LEAVE = 1.0  # seconds for which a caller waits until it has left the queue
+SHORTEST = 0.1  # seconds for which an answer is waited for, however little time is left
 KEPT = 60.0  # seconds for which an ear waits for its next use
 ASKS = 16  # at a time: a thousand waiters take no more connections
 
@@ -86,10 +87,10 @@ class Asks(Calls):
 
     def ask(self, name: str | bytes, options: Options) -> Ask:
         check_name(name)
-        if self.is_closed:
-            raise errors.Closed("Locks is closed")
-        ask = Ask(self, name, options)
         with self.mutex:
+            if self.is_closed:
+                raise errors.Closed("Locks is closed")
+            ask = Ask(self, name, options)
             self.asks.add(ask)
         return ask
 
@@ -118,8 +119,10 @@ class Asks(Calls):
             firsts = self.firsts.setdefault(ask.name, deque())
             firsts.append(ask)
         try:
-            while firsts[0] is not ask:
-                await self.io.pause(math.inf, ask.bell)
+            over = ask.over if ask.options.wait != 0 else ask.started + ask.longest
+            while firsts[0] is not ask and ask.stop is None:
+                if not await self.io.pause(over - self.now(), ask.bell) and self.now() >= over:
+                    raise self._not_in_time(ask)
             with self.mutex:
                 ask.bell.clear()  # It rang for this, and is not to end a wait for the lock.
             return await self._try(ask)
@@ -169,8 +172,10 @@ class Asks(Calls):
             ask.line = await self.io.open(ask.name)
         await self.io.enter(self.gate)
         sent, words = self.now(), ("FAIRLOCK.ACQUIRE", ask.name, ask.ear.owner, *ask.options.arguments)
+        left = math.inf if ask.options.wait == 0 else max(SHORTEST, ask.over - sent)
         try:
-            reply, is_confirmed = await self._call(ask, words, confirm=True, line=ask.line)
+            timeout = min(left, ask.options.command_timeout)
+            reply, is_confirmed = await self._call(ask, words, confirm=True, line=ask.line, timeout=timeout)
         finally:
             self.gate.release()
         ask.was_answered, ask.is_unconfirmed = True, not is_confirmed

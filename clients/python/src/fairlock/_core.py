@@ -25,6 +25,7 @@ class Hold:
         self.ear, self.is_clean, self.line, self.where, self.lost = ask.ear, not ask.is_unheard, ask.line, ask.where, core.io.lost()
         self.lease, self.end, self.acquired = ask.options.lease, sent + ask.options.lease, core.now()
         self.state, self.holds = "held", 1
+        self.unanswered = set[Tries]()  # renewals, which may still set their lease
         self.user: Callable[[], Any] = lambda: self  # a weak reference to the user's side, once there is one
         self.is_holder_gone: Callable[[], bool] = lambda: False
         self.entered: dict[Any, Any] = {}  # the reentrant holds of its thread or task
@@ -53,6 +54,8 @@ class Core(Asks):
     def _hold(self, ask: Ask, token: int, sent: float) -> Hold:
         hold = Hold(self, ask, token, sent)
         with self.mutex:
+            if self.is_closed:
+                raise errors.Closed("Locks is closed")
             self.holds.add(hold)
             self._arm(hold, sent)
         hold.tell("on_acquired", waited=hold.acquired - ask.started)
@@ -81,7 +84,7 @@ class Core(Asks):
         if self.now() >= hold.end:
             return await self.lose(hold, "lease")
         if hold.user() is None or hold.is_holder_gone():
-            return await self._forget(hold, hold.line)
+            return await self._over(hold)
         self.io.timer.set(hold, hold.end)  # The lease may end while the answer does not come.
         if not (hold.options.renew or hold.options.session):
             return
@@ -101,6 +104,13 @@ class Core(Asks):
 
     async def _renew(self, hold: Hold, tries: Tries, lease: float, line: Any = None) -> float:
         """Only this moves the end of the lease, and only if enough replicas confirm it."""
+        with self.mutex:
+            if hold.state == "lost":
+                raise hold.loss()
+            if hold.state != "held":
+                gone = "was released" if hold.state == "released" else "is held by the process that was forked"
+                raise errors.FairlockError(f"{errors.shown(hold.name)}: the lock {gone}")
+            hold.unanswered.add(tries)
         sent, words = self.now(), ("FAIRLOCK.RENEW", hold.name, hold.owner, "LEASE", ms(lease))
         try:
             reply, is_confirmed = await self._call(tries, words, confirm=True, line=line)
@@ -109,6 +119,9 @@ class Core(Asks):
                 raise
             await self.lose(hold, "notheld")
             raise hold.loss() from error
+        finally:
+            if not tries.is_unheard:
+                hold.unanswered.discard(tries)
         if not is_confirmed:
             raise errors.NotReplicated(f"{errors.shown(hold.name)}: {tries.where}: too few replicas have confirmed the renewal")
         with self.mutex:
@@ -123,11 +136,6 @@ class Core(Asks):
         tries = Tries(hold.name, hold.options, hold.options.retry_timeout, hold.where)
         tries.end = hold.end
         while True:
-            if hold.state == "lost":
-                raise hold.loss()
-            if hold.state != "held":
-                gone = "was released" if hold.state == "released" else "is held by the process that was forked"
-                raise errors.FairlockError(f"{errors.shown(hold.name)}: the lock {gone}")
             try:
                 return await self._renew(hold, tries, hold.lease if lease is None else lease)
             except Failure as error:
@@ -141,14 +149,19 @@ class Core(Asks):
             hold.holds += 1
         return hold.user()
 
-    async def _forget(self, hold: Hold, line: Any) -> None:
+    def _forget(self, hold: Hold) -> None:
         with self.mutex:
             self.holds.discard(hold)
             self.io.timer.clear(hold)
             if hold.entered.get(hold.name) is hold:
                 del hold.entered[hold.name]
-        if line is not None:
-            await self.io.close(line)
+
+    async def _over(self, hold: Hold) -> None:
+        """Lost, or abandoned: it need not be released."""
+        self._forget(hold)
+        if hold.line is not None:
+            await self.io.close(hold.line)
+        await self.io.drop(hold.ear)
 
     @staticmethod
     def _set_lost(hold: Hold, cause: str) -> None:
@@ -162,7 +175,7 @@ class Core(Asks):
             hold.state = "lost"
         self._set_lost(hold, cause)
         hold.tell("on_lost", cause=cause, held=self.now() - hold.acquired)
-        await self._forget(hold, hold.line)
+        await self._over(hold)
 
     async def release(self, hold: Hold) -> None:
         with self.mutex:
@@ -172,20 +185,20 @@ class Core(Asks):
             if hold.holds > 0:
                 return
             was_lost, hold.state = hold.state == "lost", "released"
-        await self._forget(hold, None)
+        self._forget(hold)
+        if was_lost:
+            if hold.lost.cause == "lease":  # perhaps only by this side's clock
+                await self.io.behind(self._release, hold, 0.0)
+            raise hold.loss()
         is_clean = False
         try:
-            if was_lost:
-                if hold.lost.cause == "lease":  # perhaps only by this side's clock
-                    await self.io.behind(self._release, hold, 0.0)
-                raise hold.loss()
-            is_clean = await self._release(hold, hold.options.release_timeout) and hold.is_clean
+            is_clean = await self._release(hold, hold.options.release_timeout) and hold.is_clean and not hold.unanswered
             hold.ear.released = hold.token
         except errors.Unavailable:
             if hold.line is None:  # The end of a session's connection frees the lock, too.
                 raise
         finally:
-            if hold.line is not None and not was_lost:
+            if hold.line is not None:
                 await self.io.close(hold.line)
             await self._give_ear(hold.ear, is_clean)
         hold.tell("on_released", held=self.now() - hold.acquired)

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use fairlock_client::{Event, Kind, Locks, Options};
+use fairlock_client::{Cause, Event, Kind, Locks, Options};
 use servers::Server;
 
 const FIRST: &str = "the body's own";
@@ -131,6 +131,32 @@ fn a_caller_that_is_no_task_cannot_be_reentrant() {
     };
     let refused = runtime.block_on(async { locks.acquire("orders", reentrant).await });
     assert_eq!(refused.err().unwrap().kind, Kind::Argument);
+}
+
+#[test]
+fn renewing_by_hand_fails_when_the_lease_ends_also_behind_a_renewal_under_way() {
+    let server = Server::new();
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut other = client.get_connection().unwrap();
+    let mut run = |words: &str| -> String {
+        let mut command = redis::Cmd::new();
+        command.arg(words.split(' ').collect::<Vec<_>>());
+        command.query(&mut other).unwrap()
+    };
+    let locks = server.locks();
+    for renew in [true, false] {
+        let options = Options {
+            lease: Duration::from_secs(2),
+            renew,
+            ..Default::default()
+        };
+        let held = locks.acquire("orders", options).wait().unwrap();
+        run("CLIENT PAUSE 600000 WRITE");
+        while renew && !run("INFO clients").contains("blocked_clients:1") {}
+        let failed = held.renew(None).wait().unwrap_err();
+        assert_eq!(failed.kind, Kind::LockLost(Cause::Lease));
+        run("CLIENT UNPAUSE");
+    }
 }
 
 #[test]

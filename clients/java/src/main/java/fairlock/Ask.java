@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 
 /** An acquisition, in the thread of its caller. clients/protocol.md tells it in words. */
@@ -35,8 +36,10 @@ final class Ask {
     long released;
     private final Time.Tries tries;
     private CompletableFuture<Wire.Reply> pending = CompletableFuture.completedFuture(null);
-    /** The server has put the owner into the queue; the reply to a command was lost, which the server may do later. */
-    private volatile boolean isQueued, isUnheard;
+    /** Commands whose replies have not come, or were lost: the server may do them later. */
+    private final AtomicInteger unanswered = new AtomicInteger();
+    /** The server has put the owner into the queue. */
+    private volatile boolean isQueued;
     private volatile boolean isWoken;
     private boolean isTold, isUnconfirmed, wasInterrupted;
     private FairlockException closed;
@@ -156,7 +159,6 @@ final class Ask {
         sentAt = now();
         pending = sent(command, more).whenComplete((reply, error) -> {
             asked.complete(null);
-            isUnheard |= error != null && FairlockException.of("", error).isUnheard;
             if (error == null && command.equals("ACQUIRE")) {
                 isQueued |= reply.value() instanceof List;
                 token = reply.value() instanceof Long number ? number : 0;
@@ -168,7 +170,12 @@ final class Ask {
     CompletableFuture<Wire.Reply> sent(String command, List<String> more) {
         List<String> message = new ArrayList<>(List.of("FAIRLOCK." + command, ear.name, ear.owner));
         message.addAll(more);
-        return CompletableFuture.completedFuture(message).thenCompose(it -> locks.wire.send(options, own, it));
+        unanswered.incrementAndGet();
+        return CompletableFuture.completedFuture(message).thenCompose(it -> locks.wire.send(options, own, it)).whenComplete((reply, error) -> {
+            if (error == null || !FairlockException.of("", error).isUnheard) {
+                unanswered.decrementAndGet();
+            }
+        });
     }
 
     private <T> T await(CompletableFuture<T> work) throws InterruptedException {
@@ -216,7 +223,7 @@ final class Ask {
     /** When the answer to what was sent last has come. */
     private void leave() {
         long end = now() + lease;
-        pending.handle((reply, error) -> token > 0 || isQueued || isUnheard)
+        pending.handle((reply, error) -> token > 0 || isQueued || unanswered.get() > 0)
                 .thenCompose(isKnown -> isKnown ? Time.again(this::left, end) : CompletableFuture.completedFuture(true))
                 .whenComplete((isClean, error) -> {
                     end(error == null && isClean);
@@ -229,7 +236,7 @@ final class Ask {
     private CompletableFuture<Boolean> left() {
         return sent("CANCEL", List.of()).thenCompose(reply -> {
             boolean hasLeft = Long.valueOf(1).equals(reply.value());
-            if (hasLeft || options.get("owner", null) != null && token == 0 && !isUnheard) {
+            if (hasLeft || options.get("owner", null) != null && token == 0 && unanswered.get() == 0) {
                 return CompletableFuture.completedFuture(hasLeft);
             }
             // It may have been granted meanwhile. By an owner that was given another caller may hold it.
@@ -247,7 +254,7 @@ final class Ask {
     /** Its owner's name can be used again if that ended well. A session's connection is closed. */
     void end(boolean isWell) {
         released = Math.max(released, token);
-        locks.ears.give(ear, this, isWell && !isUnheard && options.get("owner", null) == null);
+        locks.ears.give(ear, this, isWell && unanswered.get() == 0 && options.get("owner", null) == null);
         if (own != null) {
             own.end();
         }

@@ -78,7 +78,13 @@ final class Ears extends RedisPubSubAdapter<String, String> {
     }
 
     private synchronized void end(Ear ear) {
-        if (ear.users.isEmpty() && ears.remove(ear.channel, ear) && ear.listens()) {
+        if (ear.users.isEmpty() && ears.remove(ear.channel, ear)) {
+            unsubscribe(ear);
+        }
+    }
+
+    private void unsubscribe(Ear ear) {
+        if (ear.listens()) {
             var commands = ear.connection.async();
             ear.connection = null;
             (servers.isSharded ? commands.sunsubscribe(ear.channel) : commands.unsubscribe(ear.channel)).exceptionally(error -> null);
@@ -105,6 +111,9 @@ final class Ears extends RedisPubSubAdapter<String, String> {
 
     private synchronized void stands(Ear ear, Servers.Line line, StatefulRedisPubSubConnection<String, String> connection) {
         ear.connection = line.ended.isDone() ? null : connection;
+        if (!ears.containsKey(ear.channel)) { // Its users have left meanwhile.
+            unsubscribe(ear);
+        }
     }
 
     /** The connection has ended. */

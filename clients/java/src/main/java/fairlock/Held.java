@@ -19,6 +19,8 @@ public final class Held implements AutoCloseable {
     private final Map<String, Held> mine;
     private final long since = now();
     private final CompletableFuture<LockLost> lost = new CompletableFuture<>();
+    /** When it is lost, or its release has ended. */
+    final CompletableFuture<Void> over = new CompletableFuture<>();
     private final boolean isRenewed;
     private Thread holder = Thread.currentThread();
     /** 0: its release has begun. */
@@ -213,5 +215,6 @@ public final class Held implements AutoCloseable {
         if (locks.holds.remove(this)) {
             ask.end(isWell);
         }
+        over.complete(null);
     }
 }

@@ -9,6 +9,7 @@ import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.function.Consumer;
+import java.util.stream.Stream;
 
 /**
  * Takes fair locks at one server, at the master that Sentinels name, or at a cluster, by connections that a client of Lettuce makes. Make one for the
@@ -138,7 +139,9 @@ public final class Locks implements AutoCloseable {
         List<Ask> leaving = List.copyOf(asks);
         leaving.forEach(ask -> ask.close(closed(ask.ear.name)));
         holds.forEach(held -> held.lose(Cause.CLOSED));
-        CompletableFuture.allOf(leaving.stream().map(ask -> ask.over).toArray(CompletableFuture<?>[]::new))
+        // Those that are held still are being released.
+        var over = Stream.concat(leaving.stream().map(ask -> ask.over), holds.stream().map(held -> held.over));
+        CompletableFuture.allOf(over.toArray(CompletableFuture<?>[]::new))
                 .completeOnTimeout(null, defaults.nanos("commandTimeout", 5), TimeUnit.NANOSECONDS).join();
         // A client that is shut down at once would find them half closed, and say so in the log.
         servers.close().exceptionally(error -> null).completeOnTimeout(null, 1, TimeUnit.SECONDS).join();
