@@ -217,13 +217,15 @@ impl World {
             actions.push(Action::UnlockByScript(owner, scope.lease, 0));
             return;
         }
-        actions.extend(scope.scripts.iter().map(|wait| {
+        let refused = scope.scripts.contains(&None).then_some((None, true));
+        let calls = scope.scripts.iter().map(|wait| (*wait, false));
+        actions.extend(calls.chain(refused).map(|(wait, memory_is_full)| {
             Action::LockByScript(Script {
                 owner,
                 lease: scope.lease,
-                wait: *wait,
+                wait,
                 skew: 0,
-                memory_is_full: false,
+                memory_is_full,
             })
         }));
         if self.oracle.holders.is_empty() {

@@ -97,11 +97,6 @@ impl Oracle {
         holders.find(|holder| holder.owner == owner)
     }
 
-    /// Whether clients know the owner as a holder.
-    pub fn is_holder(&self, owner: usize) -> bool {
-        self.holders.iter().any(|holder| holder.owner == owner)
-    }
-
     /// How often an owner holds the lock.
     pub fn holds(&self, owner: usize) -> i64 {
         let mut holders = self.holders.iter();

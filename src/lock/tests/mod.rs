@@ -18,12 +18,12 @@
 //! - [`steps`], [`scripts`], [`server`]: what a server does with the rules then;
 //! - [`oracle`], [`holders`], [`life`]: what clients were told;
 //! - [`checks`], [`scores`]: the promises; [`canon`]: which worlds are the same;
-//! - [`found`]: what the drivers have found.
+//! - [`examples`]: what the drivers do not try.
 
 mod action;
 mod canon;
 mod checks;
-mod found;
+mod examples;
 mod holders;
 mod life;
 pub mod memory;

@@ -57,10 +57,8 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
     pub owners: &'static [Kind],
-    /// Connections of each owner that uses the commands.
+    /// Connections of each owner that uses the commands. The second is the same connection for all of them.
     pub slots: usize,
-    /// The second is the same connection for all of them.
-    pub is_common: bool,
     pub waits: &'static [Wait],
     pub sessions: bool,
     pub once: bool,
@@ -94,7 +92,7 @@ const RULES: Rules = Rules {
     turn: 2,
     patience: 3,
     clock_skew: 0,
-    max_waiters: 4,
+    max_waiters: 2,
     grace: Heard::at(Tick::of(0), 0),
     intercepts: true,
 };
@@ -103,7 +101,6 @@ const RULES: Rules = Rules {
 pub const BLOCKING: Scope = Scope {
     owners: &[Kind::EXCLUSIVE; 3],
     slots: 2,
-    is_common: false,
     waits: &[Wait::Block, Wait::Try],
     sessions: false,
     once: false,
@@ -181,21 +178,6 @@ pub const FOUND: Scope = Scope {
     ..POLLING
 };
 
-/// More waiters than the limit.
-pub const CROWD: Scope = Scope {
-    owners: &[Kind::EXCLUSIVE; 4],
-    slots: 1,
-    waits: &[Wait::Block, Wait::Poll],
-    most_holds: 1,
-    renewals: &[],
-    faults: &[TimeOut, Cancel, Untold, Restart],
-    rules: Rules {
-        max_waiters: 2,
-        ..RULES
-    },
-    ..BLOCKING
-};
-
 /// A wall clock that is set.
 pub const CLOCK: Scope = Scope {
     owners: &[Kind::EXCLUSIVE, Kind::EXCLUSIVE, Kind::Redisson],
@@ -267,7 +249,6 @@ pub const READERS_SCRIPTS: Scope = Scope {
 /// A larger world, for random steps.
 pub const LARGE: Scope = Scope {
     owners: &[Kind::READER; 7],
-    is_common: true,
     rules: Rules {
         turn: 50,
         patience: 300,

@@ -75,12 +75,14 @@ impl World {
             (tried == Tried::Acquired) == is_next,
             "{tried:?}, next: {is_next}"
         );
+        let is_holder = self.oracle.holds(owner) > 0;
+        ensure!(is_holder || !is_next, "told that it holds the lock");
         let Some((patience, sleep)) = script.wait.filter(|_| !is_next) else {
             ensure!(is_next || tried == Tried::Refused, "it waits: {tried:?}");
             return Ok(());
         };
         self.waits = true;
-        if self.oracle.is_holder(owner) {
+        if self.oracle.holds(owner) > 0 {
             // A connection that was blocked for it has been served in this step.
             return Ok(());
         }
@@ -191,7 +193,7 @@ impl World {
         let place = self.oracle.queued(owner).map(|place| place.life);
         self.step(|mut step| step.leave_by_script(NAMES[owner]));
         self.receive(Cause::Cancels(owner))?;
-        let stays = matches!(place, Some(Life::Blocked(_))) && !self.oracle.is_holder(owner);
+        let stays = matches!(place, Some(Life::Blocked(_))) && self.oracle.holds(owner) == 0;
         let waits = self.oracle.queued(owner).is_some();
         ensure!(waits == stays, "in the queue: {waits}");
         Ok(())

@@ -209,7 +209,6 @@ explore! {
     sessions: SESSIONS,
     scripts: SCRIPTS,
     found: FOUND,
-    crowd: CROWD,
     clock: CLOCK,
     readers: READERS,
     readers_polling: READERS_POLLING,

@@ -67,7 +67,7 @@ impl World {
         }
         let acquired = matches!(outcome, Ok(Outcome::Acquired(_)));
         ensure!(acquired == is_next, "{outcome:?}, next: {is_next}");
-        let is_holder = self.oracle.is_holder(owner);
+        let is_holder = self.oracle.holds(owner) > 0;
         ensure!(is_holder == acquired, "{outcome:?}, holds: {is_holder}");
         match outcome {
             Ok(Outcome::Acquired(_)) => (),

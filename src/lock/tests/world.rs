@@ -53,7 +53,6 @@ pub struct World {
     is_receiver_gone: bool,
     /// How many of the step's events have been heard.
     heard: usize,
-    is_common: bool,
     /// Tickets and connections have numbers of their own.
     last_number: u64,
 }
@@ -77,22 +76,18 @@ impl World {
             closing: Vec::new(),
             is_receiver_gone: false,
             heard: 0,
-            is_common: false,
             last_number: 0,
         };
-        world.is_common = scope.is_common;
         world.oracle.slots = vec![[Slot::default(); 2]; scope.owners.len()];
         world.connect();
         world
     }
 
-    /// Each owner has fresh connections; or one of its own, and one in common.
+    /// Each owner has a fresh connection of its own, and one in common.
     pub(super) fn connect(&mut self) {
         let common = self.number();
         for owner in 0..self.oracle.slots.len() {
-            let own = [self.number(), self.number()];
-            let second = if self.is_common { common } else { own[1] };
-            self.oracle.slots[owner] = [own[0], second].map(|connection| Slot {
+            self.oracle.slots[owner] = [self.number(), common].map(|connection| Slot {
                 connection,
                 ..Slot::default()
             });

@@ -1,0 +1,138 @@
+//! What the drivers do not try: each step is checked as theirs are.
+
+use super::action::{Action, Request, Step};
+use super::memory::Memory;
+use super::scope::{BLOCKING, LARGE, Wait};
+use super::world::{NAMES, World};
+use crate::lock::turn::REAP_BATCH;
+use crate::lock::{
+    self, Ask, Event, GiveUp, Millis, Now, Owner, Refusal, Terms, WaitMode, Waiter, Wall,
+};
+
+const LEASE: Millis = 1_000;
+
+fn request(owner: usize, wait: Wait, limit: u32) -> Request {
+    Request {
+        owner,
+        slot: 0,
+        wait,
+        limit,
+        lease: LEASE,
+        patience: 3,
+        once: false,
+        keeps: false,
+        session: false,
+    }
+}
+
+fn ask(owner: &[u8], wait: WaitMode) -> Ask<'_> {
+    Ask {
+        owner,
+        terms: Terms::UNKNOWN,
+        keeps_longer_lease: false,
+        patience: 1,
+        once: false,
+        wait: Some(wait),
+    }
+}
+
+#[track_caller]
+fn after(mut world: World, actions: &[Action]) -> World {
+    for action in actions {
+        match world.after(Step::of(*action)) {
+            Ok((after, _)) => world = after,
+            Err(broken) => panic!("{action:?}: {broken}"),
+        }
+    }
+    world
+}
+
+#[test]
+fn an_owner_that_asks_for_more_after_its_turn_keeps_its_place() {
+    let [holds, leaves, waits] = [0, 1, 2];
+    let steps = [
+        Action::Acquire(request(holds, Wait::Try, 2)),
+        Action::Acquire(request(leaves, Wait::Try, 2)),
+        Action::Acquire(request(waits, Wait::Poll, 2)),
+        Action::Release(leaves, 0, None, false),
+        Action::Late,
+        Action::Late,
+        Action::Late,
+        Action::Acquire(request(waits, Wait::Poll, 1)),
+    ];
+    let world = after(World::new(&BLOCKING), &steps);
+    assert!(world.oracle.queued(waits).is_some());
+}
+
+#[test]
+fn a_score_that_another_client_has_set_far_off_is_set_right_and_a_blocked_waiters_not_too_often() {
+    let steps = [
+        Action::Acquire(request(0, Wait::Try, 1)),
+        Action::Acquire(request(1, Wait::Block, 1)),
+        Action::SetScore(1, 1 << 40),
+        Action::Silence(1),
+    ];
+    let world = after(World::new(&LARGE), &steps);
+    let ahead = world.state.queue[0].1.score.since(world.now.wall());
+    assert_eq!(ahead, LEASE + 1_000);
+}
+
+#[test]
+fn a_server_that_may_be_cut_off_renews_no_lease() {
+    let mut bound = request(0, Wait::Try, 1);
+    bound.session = true;
+    let mut world = after(World::new(&LARGE), &[Action::Acquire(bound)]);
+    let end = world.state.lease_end;
+    world.state.is_cut_off = true;
+    world = after(world, &[Action::Silence(600)]);
+    assert_eq!(world.state.lease_end, end);
+    world.state.is_cut_off = false;
+    assert!(after(world, &[Action::Silence(600)]).state.lease_end > end);
+}
+
+#[test]
+fn a_caller_that_blocks_behind_a_long_row_of_dead_waiters_is_served_once_all_are_dropped() {
+    let now = Now::from_millis(1_000);
+    let dead = Waiter::found(Wall::default(), now);
+    let row = 0..=REAP_BATCH;
+    let mut state = Memory {
+        queue: row.map(|n| (Owner::from(n.to_be_bytes()), dead)).collect(),
+        ..Memory::default()
+    };
+    let mut step = lock::Step::new(&mut state, &BLOCKING.rules, now);
+    assert!(step.ask(&ask(b"B", WaitMode::Blocked(1))).is_ok());
+    assert_eq!(step.state.queue.len(), 1);
+    assert_eq!(step.next_due().tick, Some(now.tick()));
+    step.look();
+    assert!(matches!(
+        step.state.events[..],
+        [.., Event::Granted { ticket: 1, .. }]
+    ));
+}
+
+#[test]
+fn application_data_is_refused_and_left_as_it_is() {
+    let refused = Some(Refusal::NotALock);
+    for owner in [NAMES[0], NAMES[1]] {
+        let mut state = Memory {
+            holder: Some((Owner::from(NAMES[0]), 1)),
+            is_alien: true,
+            ..Memory::default()
+        };
+        let before = state.clone();
+        let now = Now::from_millis(1_000);
+        let mut step = lock::Step::new(&mut state, &BLOCKING.rules, now);
+        assert_eq!(step.ask(&ask(owner, WaitMode::Polling)).err(), refused);
+        let request = GiveUp {
+            owner,
+            token: None,
+            all: false,
+            connection: None,
+        };
+        assert_eq!(step.release(&request).err(), refused);
+        assert_eq!(step.renew(owner, 1).err(), refused);
+        assert_eq!(step.break_lock(None, true).err(), refused);
+        assert_eq!(step.force_unlock(now.wall()).err(), refused);
+        assert_eq!(state, before);
+    }
+}
