@@ -232,7 +232,7 @@ impl<'a> Cursor<'a, '_> {
 
     /// A value that is a whole number in this range.
     fn number<T: TryFrom<i64>>(&mut self, range: &'static Range) -> Result<T, Error> {
-        let value = number(self.value()?).filter(|value: &i64| range.contains(*value));
+        let value = number(self.value()?).filter(|value| range.contains(*value));
         let value = value.and_then(|value| T::try_from(value).ok());
         value.ok_or_else(|| Error::number(range))
     }

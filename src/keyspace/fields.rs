@@ -47,7 +47,7 @@ pub fn entry(holder: &Holder) -> Vec<u8> {
 
 /// Reads an entry; `None` if the text is not one.
 pub fn read_entry(text: &[u8]) -> Option<Holder> {
-    let mut words = text.split(|byte| *byte == b' ').map(number::<i64>);
+    let mut words = text.split(|byte| *byte == b' ').map(number);
     let mut next = || {
         words
             .next()

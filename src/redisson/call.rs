@@ -27,7 +27,7 @@ const BEFORE_KEYS: usize = 2;
 impl<'c> ScriptCall<'c> {
     /// The script, the number of keys, KEYS and ARGV. `None` if the number is not one that a script can have.
     pub fn read(ctx: &'c Ctx, words: Args<'c>) -> Option<Self> {
-        let number = whole(words.get(1)?)?;
+        let number = usize::try_from(whole(words.get(1)?)?).ok()?;
         let (_, words) = words.split(BEFORE_KEYS)?;
         let (keys, arguments) = words.split(number)?;
         Some(Self {
@@ -54,7 +54,7 @@ impl<'c> ScriptCall<'c> {
 
     /// An argument that is a whole number of milliseconds, not below 0.
     pub fn millis(&self, index: usize) -> Option<Millis> {
-        let number: i64 = whole(self.argument(index)?)?;
+        let number = whole(self.argument(index)?)?;
         Millis::try_from(number).ok()
     }
 

@@ -115,8 +115,11 @@ fn do_what_was_noted(ctx: &Ctx) {
 /// a lease is to be renewed.
 fn look_at_due_locks(ctx: &Ctx) {
     let now = conditions::now();
+    if !table(|table| table.schedule.is_due(now)) {
+        return set_timer(ctx, now);
+    }
     let due = table(|table| table.schedule.due(now));
-    if !due.is_empty() && ctx.writes_paused() {
+    if ctx.writes_paused() {
         // A paused server must not write.
         let later = now.tick_after(PAUSE);
         table(|table| due.iter().for_each(|id| table.postpone(id, later)));
