@@ -163,6 +163,7 @@ def test_r09b_cancelled_before_it_listens(driver, servers, name):
     finally:
         one.proxy().mend()
     until("it has left", lambda: view.queue(name) == [])
+    locks.info(name)  # Its own side knows that by now: replies come in order.
     (call,) = waiting(locks, view, name, 1)
     until("one is listened for", lambda: view.listened_for(name) == 1, longest=AT_ONCE)
     view.release(name)

@@ -148,12 +148,12 @@ func (h *Held) renew(lease time.Duration) error {
 	if lease == 0 {
 		lease = h.lease
 	}
-	isEnded := h.loss != nil || h.isReleased
-	h.unanswered.Add(1)
-	h.mutex.Unlock()
-	if isEnded {
+	if h.loss != nil || h.isReleased {
+		h.mutex.Unlock()
 		return h.notHeld()
 	}
+	h.unanswered.Add(1)
+	h.mutex.Unlock()
 	r := h.locks.send(context.Background(), nil, h.options, h.options.syncTimeout, []any{"FAIRLOCK.RENEW", h.name, h.owner, "LEASE", ms(lease)})
 	if r.err == nil || replied(r.err) != nil {
 		h.unanswered.Add(-1)
