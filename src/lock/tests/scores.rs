@@ -36,6 +36,10 @@ impl World {
             .iter()
             .map(|(_, waiter)| waiter.terms.lease);
         let longest = lefts.chain(served).max().unwrap_or(0);
+        // Whether a score was far off was judged when there was a lease, and who had joined, or not yet.
+        let left_before = before.state.lease_end.map_or(0, |end| end.since(now));
+        let shortest = left.min(left_before);
+        let fewest = self.state.queue.len().min(before.state.queue.len()) as u64;
         for (position, (owner, waiter)) in (1..).zip(&self.state.queue) {
             let mut queue = before.state.queue.iter();
             let was = queue.find(|entry| entry.0 == *owner).map(|entry| entry.1);
@@ -54,8 +58,8 @@ impl World {
             // Useless to scripts: over, or far off. That of a head is set anew then, perhaps before the waiter asked.
             let was = was.unwrap_or(*waiter);
             let patience = waiter.patience.max(was.patience).max(1_000);
-            let all = self.state.queue.len() as u64 + 1;
-            let far = 100 * (left + waiter.patience.max(self.rules.patience) * all);
+            let usual = shortest + waiter.patience.max(self.rules.patience) * (fewest + 1);
+            let far = 100 * usual;
             let mut useless = [score, known.unwrap_or(score)].into_iter();
             let is_useless = useless.any(|score| score <= now || score > now.after(far));
             let is_renewed = waiter.score > now && waiter.score <= now.after(longest + patience);
