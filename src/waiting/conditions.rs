@@ -142,9 +142,9 @@ pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
 
 /// Microseconds for all the work at the beginning or end of an iteration. One more step may follow, which has its
 /// own bound, and the server has some work of its own with each client that is unblocked.
-pub const SLICE: u64 = 2000;
+const SLICE: u64 = 2000;
 
-/// A stretch of work.
+/// A stretch of work, of at most [`SLICE`].
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {
     ends: u64,
@@ -152,8 +152,8 @@ pub struct Slice {
 
 impl Slice {
     /// It begins now.
-    pub fn begin(micros: u64) -> Self {
-        let ends = clock::steady_micros().saturating_add(micros);
+    pub fn begin() -> Self {
+        let ends = clock::steady_micros().saturating_add(SLICE);
         Self { ends }
     }
 

@@ -11,7 +11,7 @@ use crate::server::clock::Alarm;
 use crate::server::{Ctx, events, is_replica};
 
 use super::clients;
-use super::conditions::{self, SLICE, Slice};
+use super::conditions::{self, Slice};
 use super::schedule::Ring;
 use super::state::{blocked, known_slots, listening, rest_if_idle, table, waiting};
 use super::step::set_timer;
@@ -104,7 +104,7 @@ fn do_what_was_noted(ctx: &Ctx) {
         ctx.warn_of_default_user();
     }
     if table(|table| table.noted()) > 0 && !ctx.writes_paused() {
-        work::go_on(ctx, Slice::begin(SLICE));
+        work::go_on(ctx, Slice::begin());
         if table(|table| table.noted()) > 0 {
             events::hurry();
         }
@@ -124,7 +124,7 @@ fn look_at_due_locks(ctx: &Ctx) {
         let later = now.tick_after(PAUSE);
         table(|table| due.iter().for_each(|id| table.postpone(id, later)));
     } else {
-        let slice = Slice::begin(SLICE);
+        let slice = Slice::begin();
         let mut due = due.into_iter();
         while let Some(id) = due.next().filter(|_| !slice.is_over()) {
             let mut work = table(|table| table.kept_work(&id));

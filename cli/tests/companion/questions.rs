@@ -128,7 +128,7 @@ fn top_has_the_figures_and_as_many_locks_as_it_shows_and_locks_has_all() {
 #[test]
 fn what_is_no_lock_is_not_listed() {
     let (server, mut client) = Server::connected();
-    for command in [
+    client.run_many([
         "SET text x",
         "HSET views page 5",
         "HSET rate:ann count 1",
@@ -144,9 +144,7 @@ fn what_is_no_lock_is_not_listed() {
         "FAIRLOCK.ACQUIRE bad a",
         "SET redisson_lock_queue:{bad} x",
         "HSET redissons 0a1b2c3d-0000-4000-8000-00000000000f:42 1",
-    ] {
-        client.run(command);
-    }
+    ]);
     let listed = "\
 redissons holder=0a1b2c3d-0000-4000-8000-00000000000f:42 held=* lease=* waiting=0 next=- token=* session=no node=*
 ";

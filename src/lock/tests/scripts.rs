@@ -82,7 +82,7 @@ impl World {
             return Ok(());
         };
         self.waits = true;
-        if self.oracle.holds(owner) > 0 {
+        if is_holder {
             // A connection that was blocked for it has been served in this step.
             return Ok(());
         }
