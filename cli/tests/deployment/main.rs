@@ -5,8 +5,6 @@
 // A test that cannot go on panics; that is its way of failing.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-mod health;
-
 use std::fs;
 use std::process::Command;
 
@@ -78,11 +76,9 @@ fn the_manifests_fit_together() {
     for selects in [set, budget, monitor] {
         assert_eq!(&selects["selector"]["matchLabels"], labels);
     }
-    for service in all.iter().filter(|document| document["kind"] == "Service") {
-        assert_eq!(&service["spec"]["selector"], labels);
-        let is_of_pods = service["metadata"]["name"] == set["serviceName"];
-        assert_eq!(service["spec"]["clusterIP"] == "None", is_of_pods);
-    }
+    let service = kind(&all, "Service");
+    assert_eq!(service["spec"]["selector"], *labels);
+    assert_eq!(service["metadata"]["name"], set["serviceName"]);
     let [server, metrics] =
         ["server", "metrics"].map(|name| named(&pod["containers"], &name.into()));
     let port = &monitor["podMetricsEndpoints"][0]["port"];
@@ -94,21 +90,19 @@ fn the_manifests_fit_together() {
             named(&pod["volumes"], &mount["name"]);
         }
     }
-    // Who asks for metrics and for the server's health is among the users.
+    // Who asks for metrics is among the users.
     let secret = &kind(&all, "Secret")["stringData"];
     let users = secret["users.acl"].as_str().expect("users");
     let url = secret["metrics-url"].as_str().expect("a URL");
     let user = url.trim_start_matches("redis://").split(['@', ':']);
     let [name, password] = [0, 1].map(|at| user.clone().nth(at).expect("a user"));
     assert!(users.contains(&format!("user {name} on >{password} ")));
-    let prober = &named(&server["env"], &"FAIRLOCK_HEALTH_USER".into())["value"];
-    let prober = prober.as_str().expect("a user");
-    assert!(users.contains(&format!("user {prober} on nopass ")));
 }
 
-/// Servers replay the transactions of the append-only file with the permissions of the default user, also if it is off.
+/// Servers replay the transactions of the append-only file with the permissions of the default user, also if it is off. A
+/// replica that may not serve stale data refuses as a server does that is loading.
 #[test]
-fn the_users_of_the_manifests_let_locks_survive_a_restart() {
+fn with_the_manifests_users_locks_survive_a_restart_and_probes_tell_how_the_server_is() {
     let all = documents("examples/kubernetes/fairlock.yaml");
     let users = kind(&all, "Secret")["stringData"]["users.acl"].as_str();
     let users = users.expect("users");
@@ -129,37 +123,24 @@ fn the_users_of_the_manifests_let_locks_survive_a_restart() {
     let mut app = server.connect();
     app.run("AUTH app change-me-1");
     app.assert_has("FAIRLOCK.INFO orders", "owner, ann,");
-}
 
-/// What the values for the official chart have of fairlock is what is tried with the manifests.
-#[test]
-fn the_charts_values_have_the_containers_and_probes_of_the_manifests() {
-    let all = documents("examples/kubernetes/fairlock.yaml");
-    let pod = &kind(&all, "StatefulSet")["spec"]["template"]["spec"];
-    let values = &documents("examples/kubernetes/valkey-values.yaml")[0];
-    let (init, own) = (&pod["initContainers"][0], &values["extraInitContainers"][0]);
-    let metrics = named(&pod["containers"], &"metrics".into());
-    let own_metrics = &values["extraContainers"][0];
-    for part in ["image", "command", "securityContext"] {
-        assert_eq!(init[part], own[part], "{part}");
-        assert_eq!(metrics[part], own_metrics[part], "{part}");
-    }
-    assert_eq!(init["volumeMounts"], own["volumeMounts"]);
-    let server = named(&pod["containers"], &"server".into());
-    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
-        assert_eq!(server[probe], values[probe]["customProbe"], "{probe}");
-    }
-    let (volume, mount) = (&values["extraVolumes"][0], &values["extraVolumeMounts"][0]);
-    for named in [mount, &own["volumeMounts"][0]] {
-        assert_eq!(volume["name"], named["name"]);
-    }
-    let module = mount["mountPath"].as_str().expect("a folder");
-    let load = format!("\nloadmodule {module}/libfairlock.so\n");
-    let options = values["valkeyConfig"].as_str().expect("options");
-    assert!(options.contains(&load), "{options}");
-    // Two servers at a time would give the same locks out twice.
-    assert_eq!(values["deploymentStrategy"], "Recreate");
-    assert_eq!(values["dataStorage"]["enabled"], true);
+    let containers = &kind(&all, "StatefulSet")["spec"]["template"]["spec"]["containers"];
+    let container = named(containers, &"server".into());
+    let probed = |port: u16| {
+        ["startupProbe", "readinessProbe", "livenessProbe"].map(|probe| {
+            let words = container[probe]["exec"]["command"].as_array();
+            let words = words.into_iter().flatten().filter_map(Value::as_str);
+            let mut command = Command::new("redis-cli");
+            command.args(["-p", &port.to_string()]).args(words.skip(1));
+            Program::start(&mut command).end().code
+        })
+    };
+    assert_eq!(probed(server.port), [0, 0, 0]);
+    let mut admin = server.connect();
+    admin.run("CONFIG SET replica-serve-stale-data no");
+    admin.run("REPLICAOF 127.0.0.1 1");
+    assert_eq!(probed(server.port), [1, 1, 0]);
+    assert_eq!(probed(1), [1, 1, 1]);
 }
 
 /// What compose mounts and starts is where the Dockerfile and the server's configuration have it.
