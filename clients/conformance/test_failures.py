@@ -250,6 +250,23 @@ def test_r59b_denied(driver, servers, name, mode):
     locks.acquire(name, sync_timeout=0).release()
 
 
+@pytest.mark.parametrize("kind", ["one", "cluster"])
+def test_r59c_may_not_listen(driver, servers, name, kind):
+    """A user that may not listen to a lock's wake-ups: NOPERM is refused at once, and QUEUE is empty; other locks are waited for."""
+    group, name, other = servers(kind), on("a", name), on("a", f"{name}:other")
+    for node in group.servers:
+        group.at(node).execute_command(*"ACL SETUSER worker on >secret ~* resetchannels &*:other* +@all".split())
+    view, locks = group.view(), driver.new(group.client(username="worker", password="secret"), patience=LONG)
+    for each in (name, other):
+        view.acquire(each)
+    call, refused = locks.begin(other), locks.begin(name)
+    failed = refused.failure(AT_ONCE)
+    assert (failed.type, failed.code) == ("Refused", "NOPERM") and view.queue(name) == []
+    until("the other is listened for", lambda: view.listened_for(other) == 1)
+    view.release(other)
+    call.result(AT_ONCE).release()
+
+
 def test_r70_killed(driver, one, view, name):
     """A waiter whose process is killed costs a turn when it becomes the head."""
     locks = driver.new(one.client(), patience=2)

@@ -6,6 +6,7 @@ import time
 import pytest
 from driving import Failed
 from servers import until
+from test_topology import on
 from view import AT_ONCE, LONG, waiting
 
 
@@ -77,6 +78,24 @@ def test_r14a_not_used_again(driver, servers, name, command):
     assert locks.acquire(name).owner != held.owner
 
 
+@pytest.mark.module
+def test_r14b_refused_renewal(driver, servers, name):
+    """A renewal that was refused was answered: after the release the owner name is used again."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.client(), lease=LONG)
+    view.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    view.release(name)
+    held = call.result()
+    one.at().config_set("min-replicas-to-write", 1)
+    renewal = driver.begin("renew", of=held.id)
+    until("it is refused", lambda: one.at().info("commandstats").get("cmdstat_fairlock.renew", {}).get("rejected_calls"))
+    one.at().config_set("min-replicas-to-write", 0)
+    renewal.result()
+    held.release()
+    assert locks.acquire(name).owner == held.owner
+
+
 def test_r15_abandoned(locks, view, name):
     """Renewal ends with its holder: the lock becomes free."""
     call = locks.begin(name, op="abandon", lease=1)
@@ -86,12 +105,13 @@ def test_r15_abandoned(locks, view, name):
     until("it is free", lambda: view.is_free(name))
 
 
-@pytest.mark.parametrize("op", ["acquire", "abandon"])
-def test_r15a_not_listened_for(driver, one, view, name, op):
-    """Lost, or abandoned by its holder, after a wait: nothing is listened for any more, also without a release."""
+@pytest.mark.parametrize(("op", "kind"), [("acquire", "one"), ("abandon", "one"), ("acquire", "cluster")])
+def test_r15a_not_listened_for(driver, servers, name, op, kind):
+    """Lost, or abandoned by its holder, after a wait: nothing is listened for any more, also without a release, in a cluster, too."""
     if op == "abandon" and driver.language == "rust":
         pytest.skip("what is dropped is released")
-    locks = driver.new(one.client())
+    group, name = servers(kind), on("a", name)
+    view, locks = group.view(), driver.new(group.client())
     view.acquire(name)
     call = locks.begin(name, op=op, lease=1)
     view.waits(name)
@@ -102,6 +122,10 @@ def test_r15a_not_listened_for(driver, one, view, name, op):
     elif driver.language == "go":  # where it is a context
         driver.ask("end", of=call.id)
     until("nothing is listened for", lambda: view.listened_for(name) == 0, longest=AT_ONCE)
+    until("another acquisition", lambda: view.is_free(name))
+    locks.acquire(name).release()
+    stats = group.at("a").info("commandstats")
+    assert sum(stats.get(f"cmdstat_{kind}unsubscribe", {}).get("calls", 0) for kind in ("s", "")) < 10  # It is not said again and again.
 
 
 @pytest.mark.module

@@ -156,7 +156,9 @@ func (c *caller) ask() []any {
 
 // waits in the queue, until a message or for some time.
 func (c *caller) waits(ctx context.Context, after time.Duration) error {
-	c.locks.listen(ctx, c.ear)
+	if err := c.locks.listen(ctx, c.ear); err != nil {
+		return refusal(err, c.name, c.address, c.options)
+	}
 	if !c.hasWaited {
 		c.hasWaited = true
 		tell(c.options.hooks.OnWait, Event{Name: c.name, Owner: c.owner})

@@ -3,7 +3,6 @@ package fairlock
 import (
 	"context"
 	"errors"
-	"log"
 	"net"
 	"slices"
 	"sync"
@@ -23,6 +22,7 @@ type ear struct {
 	woken                chan struct{}
 	released             int64       // the last token of this owner
 	listener             *listener   // guarded by the mutex of Locks
+	refused              error       // why it may not listen; likewise
 	idle                 *time.Timer // ends it if nobody uses it
 }
 
@@ -61,13 +61,14 @@ func (l *Locks) putEar(e *ear, mayBeUsed bool) {
 	})
 }
 
-// listen makes an ear receive its messages, at the server that has the lock now. When it does, it is woken.
-func (l *Locks) listen(ctx context.Context, e *ear) {
+// listen makes an ear receive its messages, at the server that has the lock now. When it does, it is woken, and when that
+// is refused, which the next call returns.
+func (l *Locks) listen(ctx context.Context, e *ear) error {
 	node, err := l.node(ctx, e.name)
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if err != nil || l.ctx.Err() != nil || e.listener != nil && e.listener.node == node {
-		return
+	if e.refused != nil || err != nil || l.ctx.Err() != nil || e.listener != nil && e.listener.node == node {
+		return e.refused
 	}
 	l.drop(e)
 	its := l.listeners[node]
@@ -79,6 +80,7 @@ func (l *Locks) listen(ctx context.Context, e *ear) {
 	}
 	e.listener, its.ears[e.channel] = its, append(its.ears[e.channel], e)
 	go its.subscribe(e.channel)
+	return nil
 }
 
 // drop ends what an ear receives, with the mutex held.
@@ -101,6 +103,7 @@ type listener struct {
 	node      *redis.Client
 	pubsub    *redis.PubSub
 	ears      map[string][]*ear // by channel; guarded by the mutex of Locks
+	sent      []string          // channels in requests without an answer yet; likewise
 	following sync.Mutex        // what ears says, one at a time
 }
 
@@ -113,6 +116,10 @@ func (n *listener) subscribe(channel string) {
 	do, sharded := n.pubsub.Subscribe, n.pubsub.SSubscribe
 	if len(n.ears[channel]) == 0 {
 		do, sharded = n.pubsub.Unsubscribe, n.pubsub.SUnsubscribe
+	}
+	n.sent = append(n.sent, channel)
+	if n.locks.cluster != nil {
+		n.sent = append(n.sent, channel)
 	}
 	n.locks.mutex.Unlock()
 	if n.locks.cluster != nil {
@@ -138,10 +145,8 @@ func (n *listener) receive() {
 		case errors.Is(err, redis.ErrClosed):
 			n.end()
 			return
-		case replied(err) != nil: // Its waiters ask now and then all the same.
-			if code := codeOf(err); code != "MOVED" && code != "CROSSSLOT" && !isUnknown(err) {
-				n.locks.refused.Do(func() { log.Printf("fairlock: %s: wake-ups are not heard: %v", n.node.Options().Addr, err) })
-			}
+		case slices.Contains([]string{"NOPERM", "MOVED", "CROSSSLOT"}, codeOf(err)) || isUnknown(err):
+			n.refuse(err)
 		case !isAsked && errors.As(err, &failure) && failure.Timeout():
 			isAsked = true
 			_ = n.pubsub.Ping(ctx)
@@ -154,14 +159,40 @@ func (n *listener) receive() {
 		case *redis.Message:
 			n.wake(said.Channel, false)
 		case *redis.Subscription: // If it ends although it is wanted, its slot has moved.
+			if at := slices.Index(n.sent, said.Channel); at >= 0 {
+				n.sent = slices.Delete(n.sent, at, at+1)
+			}
 			n.wake(said.Channel, said.Kind == "sunsubscribe")
 		}
 		n.locks.mutex.Unlock()
 	}
 }
 
+// refuse the first request without an answer: its waiters learn that they may not listen, or ask now and then all the same.
+// Without one it is the request of go-redis, for all channels at once: each is listened for anew.
+func (n *listener) refuse(why error) {
+	n.locks.mutex.Lock()
+	defer n.locks.mutex.Unlock()
+	isKnown := len(n.sent) > 0
+	for channel, its := range n.ears {
+		if codeOf(why) != "NOPERM" || isKnown && channel != n.sent[0] {
+			continue
+		}
+		for _, each := range its {
+			if isKnown {
+				each.refused = why
+			}
+		}
+		n.wake(channel, true)
+	}
+	n.sent = n.sent[min(1, len(n.sent)):]
+}
+
 // subscribeAgain after a failure. So does go-redis, but to the channels of different slots at once, which is refused.
 func (n *listener) subscribeAgain() {
+	n.locks.mutex.Lock()
+	n.sent = nil
+	n.locks.mutex.Unlock()
 	time.Sleep(2 * firstPause)
 	if n.pubsub.Ping(context.Background()) != nil || n.locks.cluster == nil {
 		return
@@ -193,7 +224,7 @@ func (n *listener) wake(channel string, isGone bool) {
 			each.listener = nil
 		}
 	}
-	if isGone {
+	if isGone && len(n.ears[channel]) > 0 {
 		delete(n.ears, channel)
 		go n.subscribe(channel)
 	}

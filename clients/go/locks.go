@@ -34,7 +34,6 @@ type Locks struct {
 	ctx     context.Context      // done when it is closed
 	cancel  context.CancelFunc
 	calls   sync.WaitGroup // that are under way
-	refused sync.Once      // to listen
 	mode    atomic.Int32
 
 	mutex     sync.Mutex        // guards what follows

@@ -21,7 +21,7 @@ interface Library {
   /** A connection of its own that nothing opens again. */
   duplicate(client: Raw, isSession: boolean): Raw;
   subscribe(line: Raw, channel: string, heard: Heard, isSharded: boolean): Promise<unknown>;
-  unsubscribe(line: Raw, channel: string, isSharded: boolean): Promise<unknown>;
+  unsubscribe(line: Raw, channel: string, heard: Heard, isSharded: boolean): Promise<unknown>;
   close(line: Raw): void;
 }
 
@@ -30,7 +30,8 @@ const NODE_REDIS: Library = {
   call: (client, commands) => commands.map((words) => client.sendCommand(words, PLAIN)),
   duplicate: (client) => client.duplicate({ socket: { ...client.options.socket, reconnectStrategy: false, socketTimeout: undefined } }),
   subscribe: (line, channel, heard, isSharded) => (isSharded ? line.sSubscribe(channel, heard) : line.subscribe(channel, heard)),
-  unsubscribe: (line, channel, isSharded) => (isSharded ? line.sUnsubscribe(channel) : line.unsubscribe(channel)),
+  // Without `heard` it would end what is subscribed to again before the answer.
+  unsubscribe: (line, channel, heard, isSharded) => (isSharded ? line.sUnsubscribe(channel, heard) : line.unsubscribe(channel, heard)),
   close: (line) => line.isOpen && line.destroy(),
 };
 
@@ -42,7 +43,7 @@ const IOREDIS: Library = {
     if (!line.listenerCount('message')) for (const event of ['message', 'smessage']) line.on(event, (its: string) => heard('', its));
     return isSharded ? line.ssubscribe(channel) : line.subscribe(channel);
   },
-  unsubscribe: (line, channel, isSharded) => (isSharded ? line.sunsubscribe(channel) : line.unsubscribe(channel)),
+  unsubscribe: (line, channel, _, isSharded) => (isSharded ? line.sunsubscribe(channel) : line.unsubscribe(channel)),
   close: (line) => line.disconnect(),
 };
 
@@ -64,7 +65,7 @@ const SENTINEL: Library = {
     return Object.assign(line, { on: () => line, ping: async () => {}, connect: async () => isSession && lease(client, line), destroy() {} });
   },
   subscribe: (line, channel, heard) => line.subscribe(channel, heard),
-  unsubscribe: (line, channel) => line.unsubscribe(channel),
+  unsubscribe: (line, channel, heard) => line.unsubscribe(channel, heard),
 };
 let pings = 0;
 
@@ -138,6 +139,7 @@ export class Line extends EventEmitter {
   #connecting: Promise<unknown> = Promise.resolve();
   #isSharded: boolean;
   readonly #raw: Raw;
+  readonly #heard: Heard = (_, channel) => this.emit(channel);
 
   constructor(readonly server: Server, private readonly isSession: boolean) {
     super();
@@ -183,20 +185,21 @@ export class Line extends EventEmitter {
   async listen(channel: string, wake: () => void): Promise<void> {
     await this.#open();
     if (this.listeners(channel).includes(wake)) return this.#orClosed(this.#raw.ping());
+    this.on(channel, wake); // Now: another caller with the same owner may end before the answer.
     try {
-      await this.#orClosed(this.server.library.subscribe(this.#raw, channel, (_, its) => this.emit(its), this.#isSharded));
+      await this.#orClosed(this.server.library.subscribe(this.#raw, channel, this.#heard, this.#isSharded));
     } catch (error) {
+      this.off(channel, wake);
       if (!this.#isSharded || !(error as Failure).isUnknown) throw error;
       this.#isSharded = false; // Redis has SSUBSCRIBE since 7.0.
       return this.listen(channel, wake);
     }
-    this.on(channel, wake);
   }
 
   unlisten(channel: string, wake: () => void): void {
     this.off(channel, wake);
     if (this.listenerCount(channel) > 0 || this.isClosed) return;
-    this.server.library.unsubscribe(this.#raw, channel, this.#isSharded).catch(() => {});
+    this.server.library.unsubscribe(this.#raw, channel, this.#heard, this.#isSharded).catch(() => {});
   }
 
   close(reason: unknown = 'the connection was closed'): Failure {

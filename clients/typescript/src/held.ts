@@ -81,7 +81,10 @@ export class Hold {
     const longest = Math.min(options.commandTimeout + options.syncTimeout, this.end - performance.now());
     const words = ['FAIRLOCK.RENEW', name, owner, 'LEASE', ms(lease)];
     this.#unanswered += 1;
-    const { reply, isConfirmed, refusal, sent, address } = await sender.send({ words, longest, confirm: options, line });
+    const { reply, isConfirmed, refusal, sent, address } = await sender.send({ words, longest, confirm: options, line }).catch((error: unknown) => {
+      if (!isLost(error)) this.#unanswered -= 1;
+      throw error;
+    });
     this.#unanswered -= 1;
     if (reply === null) {
       this.lose('notheld');
