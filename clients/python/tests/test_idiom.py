@@ -25,7 +25,9 @@ from servers import Servers, until
 
 import fairlock
 import fairlock.aio
+from fairlock._io import Listener
 from fairlock._options import Options
+from fairlock._threads import finish
 
 README = (pathlib.Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 numbers = itertools.count()
@@ -236,6 +238,17 @@ def test_a_connection_that_the_library_closes_while_it_is_written_to_has_failed(
     io = fairlock.aio.Tasks.__new__(fairlock.aio.Tasks)
     io.client, io.core = SimpleNamespace(execute_command=gone), SimpleNamespace(options=Options())
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("error", [redis.ConnectionError("reset"), AttributeError("no attribute 'sendall'"), ValueError("closed file")])
+def test_a_connection_that_listens_is_over_once_it_cannot_be_written_to(error):
+    def fails(*_, **__):
+        raise error
+
+    listener = Listener(SimpleNamespace(mutex=threading.Lock), None, SimpleNamespace(send_command=fails))
+    with pytest.raises(redis.ConnectionError, match=str(error)):
+        finish(listener.send("UNSUBSCRIBE", b"channel"))
+    assert listener.is_over
 
 
 def test_what_the_library_tries_again_for_longer_than_a_command_may_take_is_told(monkeypatch):

@@ -57,7 +57,13 @@ class Listener:
 
     async def send(self, verb: str, *channels: bytes) -> None:
         self.sent.extend(channels)  # The replies come in this order.
-        await maybe(self.connection.send_command(verb, *channels, check_health=False))
+        try:
+            await maybe(self.connection.send_command(verb, *channels, check_health=False))
+        except BaseException as error:
+            self.is_over = True  # For the next one the library would connect again, and two would read what comes.
+            if isinstance(error, (CLOSED, ValueError)):
+                raise redis_errors.ConnectionError(str(error)) from error
+            raise
 
     async def read(self) -> None:
         error: Exception = redis_errors.ConnectionError("closed")
