@@ -156,22 +156,15 @@ pub enum OnLoss {
 
 /// Shows the locks with waiters, a session or SHARED holders, and how fast they change hands.
 ///
-/// On a terminal it is a screen. Without a terminal, or with --once, it prints lines. In a cluster it shows all
-/// masters.
+/// It prints lines, once; watch(1) shows them again and again. In a cluster it shows all masters.
 #[derive(Debug, clap::Args)]
 pub struct TopArgs {
-    /// Time between two refreshes; with --once the time over which rates are taken.
+    /// The time over which rates are taken.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive)]
     pub interval: Duration,
     /// What to sort by.
     #[arg(long, value_enum, default_value_t = Sort::Waiting)]
     pub sort: Sort,
-    /// Show only locks whose name, holder or next waiter contains this text, ignoring case.
-    #[arg(long, default_value = "", hide_default_value = true)]
-    pub filter: String,
-    /// Print lines, once, and exit.
-    #[arg(long)]
-    pub once: bool,
 }
 
 /// What to sort by.
@@ -195,8 +188,7 @@ pub enum Sort {
 #[derive(Debug, clap::Args)]
 pub struct MetricsArgs {
     /// Answer HTTP requests at this address, HOST:PORT; :PORT is all addresses of this machine. /metrics is
-    /// for Prometheus, /healthz says whether this program is well, /readyz whether all servers answer and
-    /// have the module.
+    /// for Prometheus, /healthz says whether this program is well.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub listen: Option<String>,
 }
@@ -211,21 +203,18 @@ pub struct LocksArgs {
     /// List only locks with waiters, a session or SHARED holders: the keyspace is not searched.
     #[arg(long)]
     pub busy: bool,
-    /// List only locks whose name, holder or next waiter contains this text, ignoring case.
-    #[arg(long, default_value = "", hide_default_value = true)]
-    pub filter: String,
     /// Print a JSON object for each lock.
     #[arg(long)]
     pub json: bool,
 }
 
-/// Shows a lock: its holders, their leases and tokens, and who is next.
+/// Shows a lock: its holders, each on a line, their leases and tokens, and who is next.
 #[derive(Debug, clap::Args)]
 pub struct InfoArgs {
     /// The lock.
     #[arg(value_name = "KEY", value_parser = name())]
     pub key: OsString,
-    /// Print a JSON object.
+    /// Print a JSON object for each holder.
     #[arg(long)]
     pub json: bool,
 }

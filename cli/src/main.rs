@@ -52,7 +52,7 @@ fn run(args: Args) -> Result<u8, Failure> {
             _ => until_told(args.command, target).await,
         }
     });
-    // A thread may still be waiting for a key.
+    // A thread may still be looking for a host's address.
     runtime.shutdown_background();
     result
 }

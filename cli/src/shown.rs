@@ -1,12 +1,24 @@
 //! A lock as a line for people, or as an object of JSON.
 
+use std::io::{self, Write as _};
+
 use serde_json::{Value, json};
 
 use crate::lock::Lock;
 use crate::text::{escape, millis, word};
 
-/// A lock, and where it is, as JSON. Of several holders `owner` is the first. What is unknown, or has no end, is null.
-pub fn object(lock: &Lock, node: &str) -> Value {
+/// Prints a lock, and where it is.
+pub fn print(lock: &Lock, node: &str, as_json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if as_json {
+        writeln!(out, "{}", object(lock, node))
+    } else {
+        writeln!(out, "{}", line(lock, node))
+    }
+}
+
+/// Of several holders `owner` is the first. What is unknown, or has no end, is null.
+fn object(lock: &Lock, node: &str) -> Value {
     json!({
         "name": escape(&lock.name),
         "node": node,
@@ -24,58 +36,37 @@ pub fn object(lock: &Lock, node: &str) -> Value {
 }
 
 /// `None` for numbers below 0: unknown, or without an end.
-pub fn known(millis: i64) -> Option<i64> {
+fn known(millis: i64) -> Option<i64> {
     (millis >= 0).then_some(millis)
 }
 
-/// How many holders are tolerated; 0 is any number.
-pub fn limited(limit: i64) -> Option<i64> {
+/// How many holders are tolerated; `None` is any number.
+fn limited(limit: i64) -> Option<i64> {
     (limit > 0).then_some(limit)
 }
 
-/// A lease as people read it.
-pub fn lease(left: i64) -> String {
-    known(left).map_or_else(|| "none".to_owned(), millis)
-}
-
-/// A token, or another number, as people read it.
-pub fn or_dash(what: Option<impl ToString>) -> String {
-    what.map_or_else(|| "-".to_owned(), |what| what.to_string())
-}
-
-/// An owner as people read it.
-pub fn name(owner: Option<&[u8]>) -> String {
-    or_dash(owner.map(word))
-}
-
-/// Yes or no.
-pub fn yes(truth: bool) -> &'static str {
-    if truth { "yes" } else { "no" }
+fn or(what: Option<impl ToString>, none: &str) -> String {
+    what.map_or_else(|| none.to_owned(), |what| what.to_string())
 }
 
 /// A lock on a line.
 pub fn line(lock: &Lock, node: &str) -> String {
-    let shared = match (lock.is_shared(), lock.limit) {
-        (false, _) => String::new(),
-        (true, 0) => format!(" holders={} limit=none", lock.holders),
-        (true, limit) => format!(" holders={} limit={limit}", lock.holders),
+    let shared = if lock.is_shared() {
+        let limit = or(limited(lock.limit), "none");
+        format!(" holders={} limit={limit}", lock.holders)
+    } else {
+        String::new()
     };
+    let name = |owner: &Option<Vec<u8>>| or(owner.as_deref().map(word), "-");
     format!(
         "{} holder={}{shared} held={} lease={} waiting={} next={} token={} session={} node={node}",
         word(&lock.name),
-        name(lock.owner.as_deref()),
+        name(&lock.owner),
         millis(lock.held),
-        lease(lock.lease),
+        or(known(lock.lease).map(millis), "none"),
         lock.waiting,
-        name(lock.next.as_deref()),
-        or_dash(lock.token),
-        yes(lock.session),
+        name(&lock.next),
+        or(lock.token, "-"),
+        if lock.session { "yes" } else { "no" },
     )
-}
-
-/// Whether a lock's name, holder or next waiter contains a text, which is in lower case.
-pub fn matches(lock: &Lock, filter: &str) -> bool {
-    let texts = [Some(&lock.name), lock.owner.as_ref(), lock.next.as_ref()];
-    let mut texts = texts.into_iter().flatten();
-    filter.is_empty() || texts.any(|text| escape(text).to_lowercase().contains(filter))
 }
