@@ -78,8 +78,6 @@ pub enum Subcommand {
     Exec(ExecArgs),
     Top(TopArgs),
     Locks(LocksArgs),
-    Info(InfoArgs),
-    Break(BreakArgs),
     Metrics(MetricsArgs),
     /// Prints a script by which a shell completes this program's command lines.
     ///
@@ -206,34 +204,6 @@ pub struct LocksArgs {
     /// Print a JSON object for each lock.
     #[arg(long)]
     pub json: bool,
-}
-
-/// Shows a lock: its holders, each on a line, their leases and tokens, and who is next.
-#[derive(Debug, clap::Args)]
-pub struct InfoArgs {
-    /// The lock.
-    #[arg(value_name = "KEY", value_parser = name())]
-    pub key: OsString,
-    /// Print a JSON object for each holder.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Takes a lock away from its holders.
-///
-/// The holder is not told. It finds out at its next RENEW or RELEASE, or by its token, if what it writes to
-/// checks that. Needs an administrator: a user with permission for commands that are @admin and @dangerous.
-#[derive(Debug, clap::Args)]
-pub struct BreakArgs {
-    /// The lock.
-    #[arg(value_name = "KEY", value_parser = name())]
-    pub key: OsString,
-    /// Free only the hold of this owner: of a lock with several holders the others keep theirs.
-    #[arg(long)]
-    pub owner: Option<OsString>,
-    /// Free a lock without a lease, too. Such a hash may not be a lock.
-    #[arg(long)]
-    pub force: bool,
 }
 
 /// Where no URL is given. Not by clap's own `env`, which counts as given: it would stand in the usage of each error.

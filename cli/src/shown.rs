@@ -1,24 +1,12 @@
 //! A lock as a line for people, or as an object of JSON.
 
-use std::io::{self, Write as _};
-
 use serde_json::{Value, json};
 
 use crate::lock::Lock;
 use crate::text::{escape, millis, word};
 
-/// Prints a lock, and where it is.
-pub fn print(lock: &Lock, node: &str, as_json: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if as_json {
-        writeln!(out, "{}", object(lock, node))
-    } else {
-        writeln!(out, "{}", line(lock, node))
-    }
-}
-
-/// Of several holders `owner` is the first. What is unknown, or has no end, is null.
-fn object(lock: &Lock, node: &str) -> Value {
+/// A lock, and where it is, as JSON. Of several holders `owner` is the first. What is unknown, or has no end, is null.
+pub fn object(lock: &Lock, node: &str) -> Value {
     json!({
         "name": escape(&lock.name),
         "node": node,

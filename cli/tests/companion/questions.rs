@@ -1,4 +1,4 @@
-//! `fairlock locks`, `top` as lines, `info` and `break`.
+//! `fairlock locks` and `top`.
 
 use std::collections::HashSet;
 
@@ -19,14 +19,7 @@ fn said(server: &Server, arguments: &str) -> String {
     out.split(' ').map(star).collect::<Vec<_>>().join(" ")
 }
 
-#[track_caller]
-fn objects(server: &Server, arguments: &str) -> Vec<Value> {
-    let out = program::ended(server.port, format!("{arguments} --json")).said();
-    let objects = out.lines().map(serde_json::from_str);
-    objects.collect::<Result<_, _>>().expect("JSON")
-}
-
-/// `stock` has two waiters, `alone` none, `pool` two holders; and a key that is not a lock.
+/// `stock` has two waiters, `alone` none, `pool` two holders, `open` a session; and a key that is not a lock.
 fn scene() -> (Server, Client) {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE stock ann LEASE 600000");
@@ -34,80 +27,21 @@ fn scene() -> (Server, Client) {
     client.run("FAIRLOCK.ACQUIRE stock two SHARED 5 ENQUEUE");
     client.int("FAIRLOCK.ACQUIRE alone bob LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE pool carl SHARED LEASE 600000");
-    client.int("FAIRLOCK.ACQUIRE pool dora SHARED 3 LEASE 600000 SESSION");
+    client.int("FAIRLOCK.ACQUIRE pool dora SHARED 3 LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE open carl SHARED SESSION");
     client.run("HSET data field 1");
     (server, client)
 }
 
-const STOCK: &str =
-    "stock holder=ann held=* lease=* waiting=2 next=one token=* session=no node=*\n";
-
 const BUSY: &str = "\
 stock holder=ann held=* lease=* waiting=2 next=one token=* session=no node=*
 pool holder=carl holders=2 limit=3 held=* lease=* waiting=0 next=- token=* session=no node=*
-";
-
-const NOTHING: &str =
-    "nothing holder=- held=* lease=* waiting=0 next=- token=* session=no node=*\n";
-
-const POOL: &str = "\
-pool holder=carl holders=2 limit=none held=* lease=* waiting=0 next=- token=* session=no node=*
-pool holder=dora holders=2 limit=3 held=* lease=* waiting=0 next=- token=* session=yes node=*
+open holder=carl holders=1 limit=none held=* lease=* waiting=0 next=- token=* session=yes node=*
 ";
 
 #[test]
-fn locks_are_shown_each_on_a_line_or_one_with_all_its_holders() {
+fn what_is_a_lock_is_shown_on_a_line() {
     let (server, mut client) = scene();
-    for (arguments, shown) in [
-        ("locks --busy", BUSY),
-        ("info stock", STOCK),
-        ("info pool", POOL),
-        ("info nothing", NOTHING),
-    ] {
-        assert_eq!(said(&server, arguments), shown);
-    }
-    let pool = objects(&server, "info pool");
-    assert_eq!(pool[1]["owner"], "dora");
-    assert_eq!(pool[1]["limit"], 3);
-    assert_eq!(pool[0]["limit"], Value::Null);
-    client.int("FAIRLOCK.ACQUIRE a\n\u{1b}[2J x");
-    let all = said(&server, "locks");
-    assert!(all.starts_with(BUSY) && all.lines().count() == 4, "{all}");
-    assert!(all.contains("\na\\n\\u{1b}[2J holder=x held="), "{all}");
-    let stock = &objects(&server, "locks")[0];
-    assert_eq!(stock["name"], "stock");
-    assert_eq!(stock["next"], "one");
-    assert!(stock["lease_ms"].as_i64() > Some(500_000));
-}
-
-#[test]
-fn top_has_the_figures_and_as_many_locks_as_it_shows_and_locks_has_all() {
-    let (server, mut client) = scene();
-    let top = || program::ended(server.port, "top --interval 10ms --sort name").said();
-    let names = |out: &str| -> Vec<String> {
-        let words = out.lines().skip(1).map(|line| line.split(' ').next());
-        words.flatten().map(str::to_owned).collect()
-    };
-    let out = top();
-    let rates = "hand-offs=0.0/s acquisitions=0.0/s ";
-    assert!(out.starts_with(rates), "{out}");
-    assert!(out.contains(" blocked=0 sessions=1 locks=2\n"), "{out}");
-    assert_eq!(names(&out), ["pool", "stock"]);
-    client.run_many((0..1_000).map(|n| format!("FAIRLOCK.ACQUIRE s{n} a SESSION")));
-    let out = top();
-    // One of them has two holders.
-    let notice = " only 999 locks are shown: ";
-    assert!(out.contains(notice), "{out}");
-    assert_eq!(names(&out).len(), 1_000);
-    client.run_many((0..3_000).map(|n| format!("FAIRLOCK.ACQUIRE l{n} a LEASE 600000")));
-    let listed = program::ended(server.port, "locks").said();
-    let listed = listed.lines().filter_map(|line| line.split(' ').next());
-    assert_eq!(listed.collect::<HashSet<_>>().len(), 4_003);
-}
-
-#[test]
-fn what_is_no_lock_is_not_listed() {
-    let (server, mut client) = Server::connected();
     client.run_many([
         "SET text x",
         "HSET views page 5",
@@ -124,51 +58,61 @@ fn what_is_no_lock_is_not_listed() {
         "FAIRLOCK.ACQUIRE bad a",
         "SET redisson_lock_queue:{bad} x",
         "HSET redissons 0a1b2c3d-0000-4000-8000-00000000000f:42 1",
+        "FAIRLOCK.ACQUIRE a\n\u{1b}[2J x",
     ]);
-    let listed = "\
-redissons holder=0a1b2c3d-0000-4000-8000-00000000000f:42 held=* lease=* waiting=0 next=- token=* session=no node=*
-";
-    assert_eq!(said(&server, "locks"), listed);
+    assert_eq!(said(&server, "locks --busy"), BUSY);
+    let all = said(&server, "locks");
+    assert!(all.starts_with(BUSY) && all.lines().count() == 6, "{all}");
+    for line in [
+        "alone holder=bob held=* lease=* waiting=0 next=- token=* session=no node=*",
+        "a\\n\\u{1b}[2J holder=x held=* lease=* waiting=0 next=- token=* session=no node=*",
+        "redissons holder=0a1b2c3d-0000-4000-8000-00000000000f:42 held=* lease=* waiting=0 next=- token=* session=no node=*",
+    ] {
+        assert!(all.lines().any(|shown| shown == line), "{line}: {all}");
+    }
+    let objects = program::ended(server.port, "locks --busy --json").said();
+    let objects: Result<Vec<Value>, _> = objects.lines().map(serde_json::from_str).collect();
+    let [stock, _, open] = &objects.expect("JSON")[..] else {
+        panic!("three locks");
+    };
+    assert_eq!(stock["name"], "stock");
+    assert_eq!(stock["next"], "one");
+    assert_eq!(open["limit"], Value::Null);
+    assert!(stock["lease_ms"].as_i64() > Some(500_000));
+}
+
+#[test]
+fn top_has_the_figures_and_as_many_locks_as_it_shows_and_locks_has_all() {
+    let (server, mut client) = scene();
+    let top = || program::ended(server.port, "top --interval 10ms --sort name").said();
+    let names = |out: &str| -> Vec<String> {
+        let words = out.lines().skip(1).map(|line| line.split(' ').next());
+        words.flatten().map(str::to_owned).collect()
+    };
+    let out = top();
+    let rates = "hand-offs=0.0/s acquisitions=0.0/s ";
+    assert!(out.starts_with(rates), "{out}");
+    assert!(out.contains(" blocked=0 sessions=1 locks=3\n"), "{out}");
+    assert_eq!(names(&out), ["open", "pool", "stock"]);
+    client.run_many((0..1_000).map(|n| format!("FAIRLOCK.ACQUIRE s{n} a SESSION")));
+    let out = top();
+    // One of them has two holders.
+    let notice = " only 999 locks are shown: ";
+    assert!(out.contains(notice), "{out}");
+    assert_eq!(names(&out).len(), 1_000);
+    client.run_many((0..3_000).map(|n| format!("FAIRLOCK.ACQUIRE l{n} a LEASE 600000")));
+    let listed = program::ended(server.port, "locks").said();
+    let listed = listed.lines().filter_map(|line| line.split(' ').next());
+    assert_eq!(listed.collect::<HashSet<_>>().len(), 4_004);
 }
 
 #[test]
 fn a_reader_that_has_enough_ends_it() {
     let server = Server::start();
-    for command in ["top --interval 1ms", "locks", "info k", "metrics"] {
+    for command in ["top --interval 1ms", "locks", "metrics"] {
         // Its end may be closed before anything is printed.
         let line = format!("(\"$FAIRLOCK\" {command}; echo $? >&2) | true");
         let ended = program::in_shell(server.port, &line).end();
         assert_eq!((ended.code, ended.errors.as_str()), (0, "0\n"), "{ended:?}");
     }
-}
-
-#[test]
-fn a_lock_is_freed_and_goes_to_the_next() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
-    let bob = server.block("FAIRLOCK.ACQUIRE k bob");
-    for owner in ["ann", "bob"] {
-        client.int(&format!("FAIRLOCK.ACQUIRE pool {owner} SHARED"));
-    }
-    client.run("HSET data a 1");
-    for (options, told) in [
-        ("k", "k was held by ann; it is held by bob now"),
-        ("k", "k was held by bob; it is free now"),
-        ("k", "k was not held; it is free now"),
-        (
-            "pool --owner ann",
-            "pool was held by ann; it is held by bob now",
-        ),
-        (
-            "pool --owner carl",
-            "pool was not held; it is held by bob now",
-        ),
-        ("data --force", "data was held by a; it is free now"),
-    ] {
-        assert_eq!(
-            said(&server, &format!("break {options}")),
-            format!("{told}\n")
-        );
-    }
-    bob.int();
 }

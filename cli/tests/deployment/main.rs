@@ -90,22 +90,15 @@ fn the_manifests_fit_together() {
             named(&pod["volumes"], &mount["name"]);
         }
     }
-    // Who asks for metrics is among the users.
-    let secret = &kind(&all, "Secret")["stringData"];
-    let users = secret["users.acl"].as_str().expect("users");
-    let url = secret["metrics-url"].as_str().expect("a URL");
-    let user = url.trim_start_matches("redis://").split(['@', ':']);
-    let [name, password] = [0, 1].map(|at| user.clone().nth(at).expect("a user"));
-    assert!(users.contains(&format!("user {name} on >{password} ")));
 }
 
 /// Servers replay the transactions of the append-only file with the permissions of the default user, also if it is off. A
 /// replica that may not serve stale data refuses as a server does that is loading.
 #[test]
-fn with_the_manifests_users_locks_survive_a_restart_and_probes_tell_how_the_server_is() {
+fn with_the_manifests_users_locks_survive_a_restart_and_metrics_and_probes_work() {
     let all = documents("examples/kubernetes/fairlock.yaml");
-    let users = kind(&all, "Secret")["stringData"]["users.acl"].as_str();
-    let users = users.expect("users");
+    let secret = &kind(&all, "Secret")["stringData"];
+    let users = secret["users.acl"].as_str().expect("users");
     // What asks the server here is the default user. Its permissions are those of the manifests.
     let open = users.replace("user default off ", "user default on nopass ");
     assert_ne!(open, users, "the default user is not off");
@@ -123,6 +116,13 @@ fn with_the_manifests_users_locks_survive_a_restart_and_probes_tell_how_the_serv
     let mut app = server.connect();
     app.run("AUTH app change-me-1");
     app.assert_has("FAIRLOCK.INFO orders", "owner, ann,");
+
+    let url = secret["metrics-url"].as_str().expect("a URL");
+    let url = url.replace(":6379", &format!(":{}", server.port));
+    let mut metrics = Command::new(env!("CARGO_BIN_EXE_fairlock"));
+    metrics.args(["--url", &url, "metrics"]);
+    let said = Program::start(&mut metrics).end().said();
+    assert!(said.contains("} 1\n"), "{said}");
 
     let containers = &kind(&all, "StatefulSet")["spec"]["template"]["spec"]["containers"];
     let container = named(containers, &"server".into());
