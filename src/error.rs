@@ -2,55 +2,10 @@
 //! on.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
-use crate::config::LONGEST_DURATION;
 use crate::lock::Refusal;
 use crate::server::{INTERNAL_ERROR, Reply};
-
-/// Greatest limit of SHARED.
-pub const MOST_HOLDERS: i64 = 1_000_000;
-
-/// The whole numbers that an argument may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    name: &'static str,
-    unit: &'static str,
-    least: i64,
-    most: i64,
-    hint: &'static str,
-}
-
-impl Range {
-    /// Of the argument of this name.
-    pub const fn of(name: &'static str, least: i64, most: i64) -> Self {
-        Self {
-            name,
-            unit: "",
-            least,
-            most,
-            hint: "",
-        }
-    }
-
-    /// A duration.
-    pub const fn millis(name: &'static str) -> Self {
-        Self {
-            unit: " of milliseconds",
-            ..Self::of(name, 1, LONGEST_DURATION)
-        }
-    }
-
-    /// What is said besides to a caller that gives another number.
-    #[must_use]
-    pub const fn hint(self, hint: &'static str) -> Self {
-        Self { hint, ..self }
-    }
-
-    /// Whether a number is one of them.
-    pub fn contains(&self, number: i64) -> bool {
-        (self.least..=self.most).contains(&number)
-    }
-}
 
 /// Why a command was refused. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,13 +33,6 @@ impl From<Error> for Reply {
 
 /// Arguments that are refused.
 impl Error {
-    /// Too few or too many arguments for the command of this name.
-    pub fn arity(name: &str) -> Self {
-        because(format!(
-            "ERR wrong number of arguments for '{name}' command"
-        ))
-    }
-
     /// An argument that is not one of these options.
     pub fn unknown_option(options: &[&str]) -> Self {
         let options = one_of(options);
@@ -107,17 +55,11 @@ impl Error {
     pub const CONTRADICTION: Self =
         said("ERR syntax error: only one of WAIT, NOWAIT and ENQUEUE can be given");
 
-    /// An argument that is not a whole number in this range.
-    pub fn number(range: &Range) -> Self {
-        let Range {
-            name,
-            unit,
-            least,
-            most,
-            hint,
-        } = range;
+    /// The argument of this name is not a whole number, of this unit, in this range.
+    pub fn number(name: &str, unit: &str, range: &RangeInclusive<i64>) -> Self {
+        let (least, most) = (range.start(), range.end());
         because(format!(
-            "ERR {name} is not a whole number{unit} from {least} to {most}{hint}"
+            "ERR {name} is not a whole number{unit} from {least} to {most}"
         ))
     }
 

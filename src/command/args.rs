@@ -1,15 +1,15 @@
 //! Reading arguments: what the client sent, the options of all commands, and the checks that they share.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
-use crate::error::{Error, MOST_HOLDERS, Range};
+use crate::config::LONGEST_DURATION;
+use crate::error::Error;
 use crate::keyspace::names::one_slot;
 use crate::keyspace::number::number;
 use crate::lock::{Connection, Limit, Millis};
 use crate::server::{Args, Command, Ctx, Flags, in_cluster};
 use crate::waiting;
-
-use super::caller::{identity, is_connection};
 
 /// What to do when the lock cannot be had at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,19 +57,19 @@ pub struct Call<'a> {
     pub wait: Option<Wait>,
 }
 
+thread_local! {
+    /// A UUID of this server run. Its version is not that of Redisson's UUIDs, so that after a restart owners named by
+    /// `*` can be told from Redisson's clients.
+    static RUN: String = {
+        let random = uuid::Uuid::new_v4().into_bytes();
+        uuid::Builder::from_custom_bytes(random).into_uuid().to_string()
+    };
+}
+
 /// Longest owner, in bytes.
 const LONGEST_OWNER: usize = 256;
-
-static AFTER: Range = Range::of("AFTER", 0, i64::MAX);
-static COUNT: Range = Range::of("COUNT", 0, i64::MAX).hint(", or -1 for all");
-static LEASE: Range = Range::millis("LEASE");
-static LIMIT_COUNT: Range = Range::of("LIMIT count", 0, i64::MAX).hint(", or -1 for all");
-static LIMIT_OFFSET: Range = Range::of("LIMIT offset", 0, i64::MAX);
-static PATIENCE: Range = Range::millis("PATIENCE");
-static SHARED: Range = Range::of("SHARED limit", 1, MOST_HOLDERS);
-static TOKEN: Range = Range::of("TOKEN", 1, i64::MAX);
-static WAIT: Range = Range::millis("WAIT");
-static WAIT_FOR_NOTHING: Range = Range::millis("WAIT").hint(": to try once say NOWAIT");
+/// Greatest limit of SHARED.
+const MOST_HOLDERS: i64 = 1_000_000;
 
 impl<'a> Call<'a> {
     /// Reads the arguments. Nothing has changed yet.
@@ -85,7 +85,8 @@ impl<'a> Call<'a> {
         Ok(call)
     }
 
-    /// Reads the arguments: the key and the owner, if the command's syntax begins with them, and options.
+    /// Reads the arguments: the key and the owner, if the command's syntax begins with them, and options. The server
+    /// has checked that there are as many as the command takes.
     ///
     /// # Errors
     /// The error for the first argument that is refused.
@@ -94,7 +95,6 @@ impl<'a> Call<'a> {
             ctx,
             arguments,
             next: 0,
-            command: C::NAME,
             option: "",
         };
         let mut call = Self::default();
@@ -103,18 +103,14 @@ impl<'a> Call<'a> {
             call.lock = cursor.lock()?;
         }
         if syntax.starts_with("key owner") {
-            let owner = cursor.next().ok_or_else(|| Error::arity(C::NAME))?;
+            let owner = cursor.next().unwrap_or_default();
             call.owner = cursor.owner(owner)?;
         }
         let mut given = 0_u32;
         while let Some(word) = cursor.next() {
             let mut options = C::OPTIONS.iter().zip(0..);
             let Some((option, number)) = options.find(|(option, _)| is(word, option)) else {
-                return Err(if C::OPTIONS.is_empty() {
-                    Error::arity(C::NAME)
-                } else {
-                    Error::unknown_option(C::OPTIONS)
-                });
+                return Err(Error::unknown_option(C::OPTIONS));
             };
             if given & (1 << number) > 0 {
                 return Err(Error::twice(option));
@@ -138,7 +134,6 @@ struct Cursor<'a, 'c> {
     ctx: &'c Ctx,
     arguments: Args<'a>,
     next: usize,
-    command: &'static str,
     /// The option that is being read.
     option: &'static str,
 }
@@ -151,22 +146,19 @@ impl<'a> Cursor<'a, '_> {
         Some(argument)
     }
 
-    /// The next argument, which stays the next.
-    fn peek(&self) -> Option<&'a [u8]> {
-        self.arguments.get(self.next)
-    }
-
     fn read_option(&mut self, call: &mut Call<'a>) -> Result<(), Error> {
         match self.option {
-            "AFTER" => call.after = Some(self.number(&AFTER)?),
+            "AFTER" => call.after = Some(self.number(0..=i64::MAX)?),
             "ALL" => call.all = true,
-            "COUNT" => call.count = Some(self.how_many(&COUNT)?),
+            "COUNT" => call.count = Some(self.how_many()?),
             "ENQUEUE" => call.wait_by(Wait::Enqueue)?,
             "FORCE" => call.force = true,
-            "LEASE" => call.lease = Some(self.number(&LEASE)?),
+            "LEASE" => call.lease = Some(self.millis()?),
             "LIMIT" => {
-                let offset = self.number(&LIMIT_OFFSET)?;
-                call.limit = Some((offset, self.how_many(&LIMIT_COUNT)?));
+                self.option = "LIMIT offset";
+                let offset = self.number(0..=i64::MAX)?;
+                self.option = "LIMIT count";
+                call.limit = Some((offset, self.how_many()?));
             }
             "NOWAIT" => call.wait_by(Wait::Never)?,
             "ONCE" => call.once = true,
@@ -174,12 +166,12 @@ impl<'a> Cursor<'a, '_> {
                 let owner = self.value()?;
                 call.only = Some(self.owner(owner)?);
             }
-            "PATIENCE" => call.patience = Some(self.number(&PATIENCE)?),
+            "PATIENCE" => call.patience = Some(self.millis()?),
             "SESSION" => call.session = Some(self.session()?),
             "SHARED" => call.shared = Some(self.limit_of_holders()?),
-            "TOKEN" => call.token = Some(self.number(&TOKEN)?),
+            "TOKEN" => call.token = Some(self.number(1..=i64::MAX)?),
             "WAIT" => {
-                let time = self.wait()?;
+                let time = self.millis()?;
                 call.wait_by(Wait::Block(time))?;
             }
             _ => return Err(Error::unknown_option(&[])),
@@ -189,7 +181,7 @@ impl<'a> Cursor<'a, '_> {
 
     /// The lock's key. In a cluster all keys of the lock must be in its slot.
     fn lock(&mut self) -> Result<&'a [u8], Error> {
-        let key = self.next().ok_or_else(|| Error::arity(self.command))?;
+        let key = self.next().unwrap_or_default();
         let unbraced = || !key.is_empty() && !key.contains(&b'{') && !key.contains(&b'}');
         if in_cluster() && !unbraced() && !one_slot(key) {
             return Err(Error::CROSS_SLOT);
@@ -197,11 +189,12 @@ impl<'a> Cursor<'a, '_> {
         Ok(key)
     }
 
-    /// An owner; `*` is the calling connection's own identity.
+    /// An owner; `*` is the calling connection's own identity, unique over all runs of all servers.
     fn owner(&self, owner: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
         if owner == b"*" {
             self.require_connection(Error::owner_of)?;
-            return Ok(Cow::Owned(identity(self.ctx).into_bytes()));
+            let identity = RUN.with(|run| format!("{run}:{}", self.ctx.client_id()));
+            return Ok(Cow::Owned(identity.into_bytes()));
         }
         if owner.is_empty() || owner.len() > LONGEST_OWNER {
             return Err(Error::length("owner", LONGEST_OWNER));
@@ -218,7 +211,7 @@ impl<'a> Cursor<'a, '_> {
     fn require_connection(&self, refused: fn(&'static str) -> Error) -> Result<(), Error> {
         if self.ctx.flags().contains(Flags::LUA) {
             Err(refused("in a script"))
-        } else if !is_connection(self.ctx) {
+        } else if self.ctx.user_name().is_none() {
             Err(refused("by another module"))
         } else {
             Ok(())
@@ -231,31 +224,37 @@ impl<'a> Cursor<'a, '_> {
     }
 
     /// A value that is a whole number in this range.
-    fn number<T: TryFrom<i64>>(&mut self, range: &'static Range) -> Result<T, Error> {
-        let value = number(self.value()?).filter(|value| range.contains(*value));
+    fn number<T: TryFrom<i64>>(&mut self, range: RangeInclusive<i64>) -> Result<T, Error> {
+        self.number_of("", range)
+    }
+
+    fn number_of<T: TryFrom<i64>>(
+        &mut self,
+        unit: &str,
+        range: RangeInclusive<i64>,
+    ) -> Result<T, Error> {
+        let value = number(self.value()?).filter(|value| range.contains(value));
         let value = value.and_then(|value| T::try_from(value).ok());
-        value.ok_or_else(|| Error::number(range))
+        value.ok_or_else(|| Error::number(self.option, unit, &range))
+    }
+
+    /// A duration.
+    fn millis(&mut self) -> Result<Millis, Error> {
+        self.number_of(" of milliseconds", 1..=LONGEST_DURATION)
     }
 
     /// A number of things, -1 for all.
-    fn how_many(&mut self, range: &'static Range) -> Result<usize, Error> {
-        if self.peek() == Some(b"-1") {
-            self.next += 1;
-            return Ok(usize::MAX);
-        }
-        self.number(range)
-    }
-
-    /// The value of WAIT: a duration. 0 is refused with a hint at NOWAIT.
-    fn wait(&mut self) -> Result<Millis, Error> {
-        let is_nothing = self.peek() == Some(b"0");
-        self.number(if is_nothing { &WAIT_FOR_NOTHING } else { &WAIT })
+    fn how_many(&mut self) -> Result<usize, Error> {
+        let count: i64 = self.number(-1..=i64::MAX)?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
     /// The limit of SHARED, if a number follows.
     fn limit_of_holders(&mut self) -> Result<Limit, Error> {
-        if self.peek().is_some_and(looks_like_a_number) {
-            self.number(&SHARED).map(Limit::of)
+        let next = self.arguments.get(self.next);
+        if next.is_some_and(looks_like_a_number) {
+            self.option = "SHARED limit";
+            self.number(1..=MOST_HOLDERS).map(Limit::of)
         } else {
             Ok(Limit::NONE)
         }

@@ -38,13 +38,11 @@
 //!
 //! For all:
 //! - [`help`]: shows the commands;
-//! - [`args`]: reads arguments;
-//! - [`caller`]: who calls.
+//! - [`args`]: reads arguments.
 
 pub mod acquire;
 pub mod args;
 pub mod break_lock;
-pub mod caller;
 pub mod cancel;
 pub mod eval;
 pub mod help;
