@@ -71,16 +71,8 @@ impl Ctx {
         unsafe {
             if let Some(format) = format {
                 let format = format.as_ptr();
-                api!(Replicate(
-                    ctx,
-                    name,
-                    format,
-                    at(0),
-                    at(1),
-                    at(2),
-                    at(3),
-                    at(4)
-                ));
+                let [one, two, three, four, five] = std::array::from_fn(at);
+                api!(Replicate(ctx, name, format, one, two, three, four, five));
             } else {
                 let mut argv: Vec<_> = arguments.iter().map(|string| string.inner).collect();
                 api!(Replicate(

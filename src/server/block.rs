@@ -48,10 +48,8 @@ pub struct Handle<B: Blocking> {
     handler: PhantomData<B>,
 }
 
-struct Delivery<B: Blocking> {
-    outcome: B::Outcome,
-    replied: bool,
-}
+/// The outcome until the client has its reply.
+type Delivery<B> = Option<<B as Blocking>::Outcome>;
 
 impl Ctx {
     /// Blocks the calling client, without limit of time. To be called only where
@@ -82,10 +80,7 @@ impl Ctx {
 impl<B: Blocking> Handle<B> {
     /// Unblocks the client with an outcome.
     pub fn unblock(self, outcome: B::Outcome) {
-        let delivery = Box::new(Delivery::<B> {
-            outcome,
-            replied: false,
-        });
+        let delivery: Box<Delivery<B>> = Box::new(Some(outcome));
         self.end(Box::into_raw(delivery).cast());
     }
 
@@ -112,9 +107,9 @@ extern "C" fn reply<B: Blocking>(
         if let Some(delivery) = delivery.cast::<Delivery<B>>().as_mut() {
             let ctx = Ctx::new(ctx);
             let make = || {
-                let reply = B::reply(&ctx, &delivery.outcome);
+                let reply = Reply::or_nil(delivery.as_ref(), |outcome| B::reply(&ctx, outcome));
                 // After a panic the client counts as gone.
-                delivery.replied = true;
+                *delivery = None;
                 reply
             };
             ctx.reply(&guard_reply("a reply", make));
@@ -144,9 +139,9 @@ extern "C" fn free<B: Blocking>(ctx: *mut raw::RedisModuleCtx, delivery: *mut c_
     require_main_thread();
     // SAFETY: `Handle::end` made the box, and the server frees it once.
     let delivery = unsafe { Box::from_raw(delivery.cast::<Delivery<B>>()) };
-    if !delivery.replied {
+    if let Some(outcome) = *delivery {
         guard("an undelivered reply", || {
-            B::not_received(&Ctx::new(ctx), delivery.outcome);
+            B::not_received(&Ctx::new(ctx), outcome);
         });
     }
 }

@@ -1,6 +1,7 @@
 //! The context of one call that the server makes into the module.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -87,8 +88,8 @@ pub fn in_cluster() -> bool {
 // that is known of a lock is still true, wherever the server has its keys now.
 
 thread_local! {
-    /// Which database is at each number; none before the first SWAPDB.
-    static ORDER: RefCell<Vec<i32>> = const { RefCell::new(Vec::new()) };
+    /// Which database is at each number that was swapped.
+    static PLACES: RefCell<BTreeMap<i32, i32>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// Whether there was a SWAPDB. An atomic, as [`CLUSTER`].
@@ -96,10 +97,10 @@ static IS_SWAPPED: AtomicBool = AtomicBool::new(false);
 
 /// The database that has this number at the server.
 pub(super) fn db_at(number: i32) -> i32 {
-    let is_swapped = IS_SWAPPED.load(Ordering::Relaxed);
-    let place = usize::try_from(number).ok().filter(|_| is_swapped);
-    let db = place.and_then(|place| ORDER.with_borrow(|order| order.get(place).copied()));
-    db.unwrap_or(number)
+    if !IS_SWAPPED.load(Ordering::Relaxed) {
+        return number;
+    }
+    PLACES.with_borrow(|places| places.get(&number).copied().unwrap_or(number))
 }
 
 /// The number that a database has at the server.
@@ -107,24 +108,15 @@ fn number_of(db: i32) -> i32 {
     if !IS_SWAPPED.load(Ordering::Relaxed) {
         return db;
     }
-    ORDER.with_borrow(|order| {
-        (0..)
-            .zip(order)
-            .find(|(_, at)| **at == db)
-            .map_or(db, |(number, _)| number)
-    })
+    let found = |(number, at): (&i32, &i32)| (*at == db).then_some(*number);
+    PLACES.with_borrow(|places| places.iter().find_map(found).unwrap_or(db))
 }
 
 /// Two databases have changed their numbers.
-pub(super) fn swapped(numbers: [i32; 2]) {
+pub(super) fn swapped([one, other]: [i32; 2]) {
+    let changed = [(one, db_at(other)), (other, db_at(one))];
+    PLACES.with_borrow_mut(|places| places.extend(changed));
     IS_SWAPPED.store(true, Ordering::Relaxed);
-    ORDER.with_borrow_mut(|order| {
-        let [one, other] = numbers.map(|number| usize::try_from(number).unwrap_or(0));
-        while order.len() <= one.max(other) {
-            order.push(i32::try_from(order.len()).unwrap_or(i32::MAX));
-        }
-        order.swap(one, other);
-    });
 }
 
 impl Ctx {

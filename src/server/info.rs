@@ -1,10 +1,10 @@
 //! The module's section of INFO, and what the server says of itself in its own.
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, c_int};
 use std::ptr::null_mut;
 
-use super::api::{OK, api, raw};
+use super::api::{api, raw};
 use super::context::Ctx;
 use super::guard::guard;
 
@@ -21,10 +21,7 @@ thread_local! {
 /// Registers the function that writes the module's section of INFO. False if the server refuses.
 pub fn register(ctx: &Ctx, writer: fn(&mut Section)) -> bool {
     WRITER.set(Some(writer));
-    // SAFETY: the callback has the signature that the server expects and lives as long as the
-    // module.
-    let status = unsafe { api!(RegisterInfoFunc(ctx.raw, Some(write))) };
-    status == OK
+    raw::register_info_function(ctx.raw, Some(write)) == raw::Status::Ok
 }
 
 impl Ctx {
@@ -49,21 +46,15 @@ impl Ctx {
 impl Section {
     /// Adds a line; the server puts the module's name before the field's.
     pub fn number(&mut self, field: &str, value: u64) {
-        let Ok(field) = CString::new(field) else {
-            return;
-        };
-        // SAFETY: the server copies the name; the context is valid during the callback.
-        unsafe { api!(InfoAddFieldULongLong(self.raw, field.as_ptr(), value)) };
+        raw::add_info_field_unsigned_long_long(self.raw, field, value);
     }
 }
 
 extern "C" fn write(info: *mut raw::RedisModuleInfoCtx, _crashed: c_int) {
     // None on other threads: the report of a crash is written by the thread that crashed.
     let Some(writer) = WRITER.get() else { return };
-    // SAFETY: an empty name makes the section that is named like the module; the context is
-    // valid during the callback.
-    let wanted = unsafe { api!(InfoAddSection(info, c"".as_ptr())) };
-    if wanted == OK {
+    // Without a name of its own the section is named like the module.
+    if raw::add_info_section(info, None) == raw::Status::Ok {
         guard("INFO", || writer(&mut Section { raw: info }));
     }
 }

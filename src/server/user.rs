@@ -115,17 +115,15 @@ impl User {
 
     /// As [`User::may_run`], with blanks between the words.
     pub fn may_run_words(&self, command: &str) -> Option<bool> {
-        let words: Vec<Str> = command
-            .split(' ')
-            .map(|word| string(word.as_bytes()))
-            .collect();
-        self.may_run(&words.iter().collect::<Vec<_>>())
+        let words: Vec<_> = command.split(' ').map(str::as_bytes).collect();
+        self.may_run(&words)
     }
 
     /// Whether the user may run a command with these arguments. `None` where the server has no such command, or, since
     /// Redis 8.2, where the command does not take as many arguments: that is not a question of permission.
-    pub fn may_run(&self, command: &[&Str]) -> Option<bool> {
-        let mut words: Vec<_> = command.iter().map(|word| word.inner).collect();
+    pub fn may_run(&self, command: &[&[u8]]) -> Option<bool> {
+        let words: Vec<_> = command.iter().map(|word| string(word)).collect();
+        let mut words: Vec<_> = words.iter().map(|word| word.inner).collect();
         self.may_run_raw(&mut words)
     }
 

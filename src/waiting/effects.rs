@@ -118,9 +118,8 @@ fn may_still_acquire(ticket: Ticket, names: &Names, owner: &[u8]) -> bool {
     let Some(user) = user::user_of(ticket) else {
         return true;
     };
-    let (command, owner) = (string(b"fairlock.acquire"), string(owner));
-    let user = User::named(&user);
-    user.is_some_and(|user| user.may_run(&[&command, &names.lock, &owner]) != Some(false))
+    let command = [b"fairlock.acquire", names.name(), owner];
+    User::named(&user).is_some_and(|user| user.may_run(&command) != Some(false))
 }
 
 /// Gives a blocked client its outcome, which is only noted. If the client's wait has ended already, the outcome

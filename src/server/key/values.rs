@@ -10,6 +10,9 @@ use super::{Key, Kind, adopt};
 
 type RawStr = *mut raw::RedisModuleString;
 
+/// A field of a hash, and its value.
+type Field = (Vec<u8>, Vec<u8>);
+
 /// Of a hash's fields.
 const NO_FLAGS: c_int = raw::REDISMODULE_HASH_NONE.cast_signed();
 
@@ -110,55 +113,43 @@ impl Key<'_> {
     }
 
     /// A field whose name is not empty, with its value. If there are several, any of them.
-    pub fn hash_named(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+    pub fn hash_named(&self) -> Option<Field> {
         // One of two has a name.
         let mut fields = self.some_hash_fields(2).into_iter();
         fields.find(|(field, _)| !field.is_empty())
     }
 
     /// The fields of a hash with their values, at most so many. Walks them.
-    pub fn some_hash_fields(&self, most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut fields = Vec::with_capacity(self.len().min(most));
-        self.scan_hash(&mut |field, value| {
-            fields.push((field.to_vec(), value.to_vec()));
-            fields.len() < most
-        });
-        fields
-    }
-
-    /// Calls `show` with each field of a hash and its value, until `show` returns false.
-    fn scan_hash(&self, show: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
-        type Scan<'s> = (&'s mut dyn FnMut(&[u8], &[u8]) -> bool, bool);
+    pub fn some_hash_fields(&self, most: usize) -> Vec<Field> {
+        type Found = (Vec<Field>, usize);
         extern "C" fn take(
             _key: *mut raw::RedisModuleKey,
-            field: *mut raw::RedisModuleString,
-            value: *mut raw::RedisModuleString,
-            scan: *mut c_void,
+            field: RawStr,
+            value: RawStr,
+            found: *mut c_void,
         ) {
-            let read = || {
-                // SAFETY: `scan` is the pointer that `scan_hash` passed to ScanKey below.
-                let (show, goes_on) = unsafe { &mut *scan.cast::<Scan<'_>>() };
-                if *goes_on {
-                    *goes_on = show(Str::string_as_slice(field), Str::string_as_slice(value));
+            guard("a scan", || {
+                // SAFETY: the pointer that was passed to ScanKey below.
+                let (fields, most) = unsafe { &mut *found.cast::<Found>() };
+                if fields.len() < *most {
+                    let (field, value) = (Str::string_as_slice(field), Str::string_as_slice(value));
+                    fields.push((field.to_vec(), value.to_vec()));
                 }
-            };
-            guard("a scan", read);
+            });
         }
+        let mut found: Found = (Vec::new(), most);
         if self.kind() != Kind::Hash {
-            return;
+            return found.0;
         }
-        let mut scan: Scan<'_> = (show, true);
-        // SAFETY: the cursor is made and destroyed here; `scan` outlives the walk.
+        found.0.reserve(self.len().min(most));
+        // SAFETY: the cursor is made and destroyed here; `found` outlives the walk.
         unsafe {
             let cursor = api!(ScanCursorCreate());
-            while scan.1 {
-                let shown = (&raw mut scan).cast();
-                if api!(ScanKey(self.raw, cursor, Some(take), shown)) == 0 {
-                    break;
-                }
-            }
+            let place = (&raw mut found).cast();
+            while found.0.len() < most && api!(ScanKey(self.raw, cursor, Some(take), place)) != 0 {}
             api!(ScanCursorDestroy(cursor));
         }
+        found.0
     }
 }
 
