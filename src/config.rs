@@ -11,8 +11,6 @@ use redis_module::configuration::{
 };
 use redis_module::{Context, RedisString, enum_configuration};
 
-use crate::server::Ctx;
-
 /// Longest duration that an option or an argument may have, in milliseconds: with the time added
 /// it is still exact in a sorted set's score (a double), and far beyond any use.
 pub const LONGEST_DURATION: i64 = 1 << 52;
@@ -113,19 +111,6 @@ pub fn pubsub() -> Pubsub {
 /// What the module's arguments say: by each option's name, that name as it was written, and the value.
 type Given = HashMap<String, (String, String)>;
 
-/// Registers the options at the server, with values from the module's arguments
-/// (`loadmodule libfairlock.so lease 10000`), the configuration file or the defaults. False, with
-/// a line in the log, if an argument or value is unusable.
-pub fn load(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
-    match given(arguments).and_then(|given| register(context, given)) {
-        Ok(()) => crate::server::load_configuration(context),
-        Err(problem) => {
-            ctx.log_warning(&problem);
-            false
-        }
-    }
-}
-
 /// Reads the module's arguments, pairs of a name and a value.
 fn given(arguments: &[RedisString]) -> Result<Given, String> {
     let pairs = arguments.chunks(2).map(|pair| {
@@ -139,7 +124,13 @@ fn given(arguments: &[RedisString]) -> Result<Given, String> {
     pairs.collect()
 }
 
-fn register(context: &Context, mut given: Given) -> Result<(), String> {
+/// Registers the options at the server, with values from the module's arguments
+/// (`loadmodule libfairlock.so lease 10000`) or the defaults; the configuration file is applied later.
+///
+/// # Errors
+/// Says which argument or value is unusable.
+pub fn register(context: &Context, arguments: &[RedisString]) -> Result<(), String> {
+    let mut given = given(arguments)?;
     let flags = || ConfigurationFlags::DEFAULT;
     for number in NUMBERS {
         let Number { name, min, max, .. } = *number;

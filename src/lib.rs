@@ -58,17 +58,11 @@ const fn number(part: &str) -> i32 {
 }
 
 fn load(context: &Context, arguments: &[RedisString]) -> Status {
-    let missing = server::missing_function();
-    let loaded = Ctx::of(context, |ctx| match missing {
-        Some(function) => {
-            ctx.log_warning(&format!(
-                "fairlock needs Redis 7.0 or Valkey: this server has no {function}"
-            ));
-            false
-        }
-        None => has_what_is_needed(ctx) && begin(ctx, context, arguments),
+    let loaded = Ctx::of(context, |ctx| {
+        let begun = require_server(ctx).and_then(|()| begin(ctx, context, arguments));
+        begun.map_err(|problem| ctx.log_warning(&problem))
     });
-    if loaded == Some(true) {
+    if loaded == Some(Ok(())) {
         return Status::Ok;
     }
     // The server does not say that it unloads what could not be loaded.
@@ -76,43 +70,46 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
     Status::Err
 }
 
-/// Whether the server has, beside its functions, what the module cannot do without.
-fn has_what_is_needed(ctx: &Ctx) -> bool {
+/// What the module cannot do without must be there; if not, says what the server lacks.
+fn require_server(ctx: &Ctx) -> Result<(), String> {
+    if !server::is_new_enough() {
+        return Err("fairlock needs Redis 7.0.5 or newer, or Valkey".to_owned());
+    }
     server::remember_server(ctx);
     if let Some(command) = server::needs::missing_command() {
-        ctx.log_warning(&format!(
+        return Err(format!(
             "fairlock needs the command {command}, which this server's configuration has renamed \
              (rename-command): without it replicas and files would not learn of locks"
         ));
-        return false;
     }
-    if !server::is_aligned() {
-        ctx.log_warning(
-            "fairlock needs memory that is aligned for any type: this server's allocator gives less",
-        );
-        return false;
+    if server::is_aligned() {
+        return Ok(());
     }
-    true
+    let problem =
+        "fairlock needs memory that is aligned for any type: this server's allocator gives less";
+    Err(problem.to_owned())
 }
 
-fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
+fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> Result<(), String> {
     server::log_panics();
     ctx.declare_options();
     server::user::remember_module(ctx);
-    let begun = config::load(ctx, context, arguments)
-        && COMMANDS
-            .iter()
-            .chain(&SCRIPTS)
-            .all(|command| command.register(ctx))
+    config::register(context, arguments)?;
+    let mut commands = COMMANDS.iter().chain(&SCRIPTS);
+    let is_accepted = server::load_configuration(context)
+        && commands.all(|command| (command.register)(ctx))
         && server::events::subscribe(ctx, waiting::EVENTS)
-        && redisson::filter::register(ctx)
+        && server::filter::register::<redisson::filter::Scripts>(ctx)
         && server::info::register(ctx, write_info);
-    if begun {
-        server::events::follow_migrations(ctx);
-        // Last: what is begun here goes on in the event loop, and must find the module loaded.
-        waiting::look_for_queues(ctx);
+    if !is_accepted {
+        return Err(
+            "fairlock: the server refuses an option's value, a command or a callback".to_owned(),
+        );
     }
-    begun
+    server::events::follow_migrations(ctx);
+    // Last: what is begun here goes on in the event loop, and must find the module loaded.
+    waiting::look_for_queues(ctx);
+    Ok(())
 }
 
 /// MODULE UNLOAD is refused: servers keep pointers to the commands of a module, and clients rely on it. Not so in the

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::fault;
 use crate::keyspace::OpenLock;
 use crate::lock::{Ask, Holds, Limit, Outcome, State, Step, Terms, WaitMode};
-use crate::server::docs::{Docs, KeyUse, Keys};
+use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::{self, step};
 
@@ -38,8 +38,7 @@ impl Command for Acquire {
             [PATIENCE milliseconds] [SESSION] [ONCE]",
         summary: c"Takes a fair lock, or waits in its queue.",
         complexity: c"O(log(N)) with N the number of waiters and holders",
-        since: c"0.1.0",
-        keys: Some(Keys::First(KeyUse::Update)),
+        keys: Some(Keys::Update),
         reply: &[
             "Replies the fencing token, nil if not in time, or with ENQUEUE [position, retry-after].",
             "owner '*' is this connection. SHARED: together with other SHARED owners, at most limit of them.",

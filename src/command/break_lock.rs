@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::server::docs::{Docs, KeyUse, Keys};
+use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::step;
 
@@ -24,8 +24,7 @@ impl Command for Break {
         syntax: "key [OWNER owner] [FORCE]",
         summary: c"Takes a lock from its holders, or from one; the next waiter is served.",
         complexity: c"O(log(N)) with N the number of waiters",
-        since: c"0.1.0",
-        keys: Some(Keys::First(KeyUse::Delete)),
+        keys: Some(Keys::Delete),
         reply: &[
             "Replies 1, or 0 if none held it. OWNER: from this holder only. FORCE: also without a lease.",
         ],

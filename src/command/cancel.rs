@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 
-use crate::server::docs::{Docs, KeyUse, Keys};
+use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::step;
 
@@ -22,8 +22,7 @@ impl Command for Cancel {
         syntax: "key owner",
         summary: c"Takes an owner out of the queue.",
         complexity: c"O(log(N)) with N the number of waiters",
-        since: c"0.1.0",
-        keys: Some(Keys::First(KeyUse::Update)),
+        keys: Some(Keys::Update),
         reply: &["Replies 1, or 0 if not in it."],
     };
     const CATEGORIES: &'static CStr = c"write fast";

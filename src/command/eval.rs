@@ -8,7 +8,6 @@ use std::ffi::CStr;
 
 use crate::config;
 use crate::error::Error;
-use crate::redisson::table::Script;
 use crate::redisson::{filter, recognise, run, share_a_slot, stats};
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply, Str, in_cluster};
@@ -34,47 +33,40 @@ impl<const BY_DIGEST: bool> Command for Eval<BY_DIGEST> {
         summary:
             c"Runs one of Redisson's fair-lock scripts natively. An intercepted EVAL becomes this.",
         complexity: c"O(log(N)) with N the number of waiters",
-        since: c"0.1.0",
         keys: Some(Keys::Numbered),
         reply: &[],
     };
     const CATEGORIES: &'static CStr = c"scripting slow";
 
+    /// Runs a script, natively if possible: the server has checked that the user may run this command with these keys.
+    ///
+    /// # Errors
+    /// [`Error::UNKNOWN_SCRIPT`], [`Error::INSIDE_STEP`], [`Error::KEYS_APART`].
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
-        if BY_DIGEST {
-            eval(ctx, arguments, recognise::by_digest, c"EVALSHA")
-        } else {
-            eval(ctx, arguments, recognise::by_text, c"EVAL")
+        let script = arguments.get(0).and_then(|script| {
+            if BY_DIGEST {
+                recognise::by_digest(script)
+            } else {
+                recognise::by_text(script)
+            }
+        });
+        let script = script.ok_or(Error::UNKNOWN_SCRIPT)?;
+        waiting::require_rest()?;
+        if in_cluster() && !share_a_slot(ctx, *arguments) {
+            return Err(Error::KEYS_APART.into());
         }
+        // A call that was queued for a transaction may run after interception was switched off.
+        let may_run = config::intercept_eval();
+        let done = may_run.then(|| run(ctx, script, *arguments)).flatten();
+        if let Some(done) = done {
+            stats::intercepted(script.role);
+            return Ok(done);
+        }
+        stats::left_to_lua(script.role);
+        let words: Vec<Str> = (0..arguments.len())
+            .filter_map(|index| arguments.string(index))
+            .collect();
+        let command = if BY_DIGEST { c"EVALSHA" } else { c"EVAL" };
+        Ok(ctx.run_for_caller(command, &words))
     }
-}
-
-/// Runs a script, natively if possible: the server has checked that the user may run this command with these keys.
-///
-/// # Errors
-/// [`Error::UNKNOWN_SCRIPT`], [`Error::INSIDE_STEP`], [`Error::KEYS_APART`].
-fn eval(
-    ctx: &Ctx,
-    arguments: &Args<'_>,
-    recognise: fn(&[u8]) -> Option<&'static Script>,
-    command: &CStr,
-) -> Result<Reply, Reply> {
-    let script = arguments.get(0).and_then(recognise);
-    let script = script.ok_or(Error::UNKNOWN_SCRIPT)?;
-    waiting::require_rest()?;
-    if in_cluster() && !share_a_slot(ctx, *arguments) {
-        return Err(Error::KEYS_APART.into());
-    }
-    // A call that was queued for a transaction may run after interception was switched off.
-    let may_run = config::intercept_eval();
-    let done = may_run.then(|| run(ctx, script, *arguments)).flatten();
-    if let Some(done) = done {
-        stats::intercepted(script.role);
-        return Ok(done);
-    }
-    stats::left_to_lua(script.role);
-    let words: Vec<Str> = (0..arguments.len())
-        .filter_map(|index| arguments.string(index))
-        .collect();
-    Ok(ctx.run_for_caller(command, &words))
 }

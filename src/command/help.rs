@@ -9,7 +9,6 @@ use crate::server::docs::Docs;
 use crate::server::{Args, Command, Ctx, Reply};
 
 use super::COMMANDS;
-use super::args::Call;
 
 /// The command.
 #[derive(Debug)]
@@ -22,14 +21,12 @@ impl Command for Help {
         syntax: "",
         summary: c"Shows the commands with their arguments.",
         complexity: c"O(1)",
-        since: c"0.1.0",
         keys: None,
         reply: &[],
     };
     const CATEGORIES: &'static CStr = c"fast connection";
 
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
-        Call::read::<Self>(ctx, *arguments)?;
+    fn run(_: &Ctx, _: &Args<'_>) -> Result<Reply, Reply> {
         let lines = COMMANDS.iter().flat_map(lines);
         let lines = lines.map(|line| Reply::Bytes(line.into_bytes()));
         Ok(Reply::Array(lines.collect()))

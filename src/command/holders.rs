@@ -14,7 +14,7 @@
 use std::ffi::CStr;
 
 use crate::keyspace::{Names, view};
-use crate::server::docs::{Docs, KeyUse, Keys};
+use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::{self, LockId};
 
@@ -32,8 +32,7 @@ impl Command for Holders {
         syntax: "key",
         summary: c"Lists the holders of a lock.",
         complexity: c"O(H*log(H)) with H the number of holders",
-        since: c"0.1.0",
-        keys: Some(Keys::First(KeyUse::Read)),
+        keys: Some(Keys::Read),
         reply: &[
             "Each holder: owner, holds, lease in ms, token, session, limit (1: exclusive, 0: none).",
         ],

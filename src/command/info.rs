@@ -22,7 +22,7 @@ use std::ffi::CStr;
 use crate::keyspace::view::{LockView, MOST_READ};
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Millis};
-use crate::server::docs::{Docs, KeyUse, Keys};
+use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::{self, LockId};
 
@@ -39,8 +39,7 @@ impl Command for Info {
         syntax: "key",
         summary: c"Shows who holds a lock, for how long, and who is next.",
         complexity: c"O(H) with H the number of holders, 1000 at most",
-        since: c"0.1.0",
-        keys: Some(Keys::First(KeyUse::Read)),
+        keys: Some(Keys::Read),
         reply: &["owner, holds, lease, token, session, waiting, next, holders, limit."],
     };
     const CATEGORIES: &'static CStr = c"read fast";

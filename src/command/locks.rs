@@ -46,7 +46,6 @@ impl Command for Locks {
         syntax: "[COUNT count] [AFTER cursor]",
         summary: c"Lists the locks with waiters, a session or SHARED holders.",
         complexity: c"O(log(N)+count) with N the number of such locks",
-        since: c"0.1.0",
         keys: None,
         reply: &[
             "What INFO says of each, its name, and held: ms since the holder got it (-1: not known).",

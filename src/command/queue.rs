@@ -9,7 +9,7 @@ use std::ffi::CStr;
 
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Presence};
-use crate::server::docs::{Docs, KeyUse, Keys};
+use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::{self, LockId};
 
@@ -27,8 +27,7 @@ impl Command for Queue {
         syntax: "key [LIMIT offset count]",
         summary: c"Lists the waiters in order.",
         complexity: c"O(offset+count)",
-        since: c"0.1.0",
-        keys: Some(Keys::First(KeyUse::Read)),
+        keys: Some(Keys::Read),
         reply: &[
             "Each waiter: owner, blocked or polling, ms to its deadline (-1 if blocked), limit (1: exclusive).",
         ],

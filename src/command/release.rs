@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 
 use crate::lock::GiveUp;
-use crate::server::docs::{Docs, KeyUse, Keys};
+use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::step;
 
@@ -24,8 +24,7 @@ impl Command for Release {
         syntax: "key owner [TOKEN token] [ALL]",
         summary: c"Gives up one hold of a fair lock, or all; the next waiter is served.",
         complexity: c"O(log(N)) with N the number of waiters",
-        since: c"0.1.0",
-        keys: Some(Keys::First(KeyUse::Update)),
+        keys: Some(Keys::Update),
         reply: &["Replies the holds that remain; NOTHELD if not the holder."],
     };
     const OPTIONS: &'static [&'static str] = &["TOKEN", "ALL"];

@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 
 use crate::config;
-use crate::server::docs::{Docs, KeyUse, Keys};
+use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::step;
 
@@ -24,8 +24,7 @@ impl Command for Renew {
         syntax: "key owner [LEASE milliseconds]",
         summary: c"Starts the holder's lease anew.",
         complexity: c"O(1)",
-        since: c"0.1.0",
-        keys: Some(Keys::First(KeyUse::Update)),
+        keys: Some(Keys::Update),
         reply: &["Replies the lease in ms; NOTHELD if not the holder."],
     };
     const OPTIONS: &'static [&'static str] = &["LEASE"];

@@ -4,7 +4,7 @@ use crate::config;
 use crate::keyspace::names::SLOTS;
 use crate::server::filter::{self, Filter, Incoming};
 use crate::server::user::{User, user_of};
-use crate::server::{Ctx, Str, in_cluster, is_replica, string};
+use crate::server::{Str, in_cluster, is_replica, string};
 use crate::waiting;
 
 use super::recognise::{by_digest, by_text};
@@ -19,11 +19,6 @@ pub const EVALSHA: &str = "fairlock.evalsha";
 thread_local! {
     /// [`EVAL`] and [`EVALSHA`], as strings of the server.
     static NAMES: [Str; 2] = [EVAL, EVALSHA].map(|name| string(name.as_bytes()));
-}
-
-/// Registers the filter. False if the server refuses.
-pub fn register(ctx: &Ctx) -> bool {
-    filter::register::<Scripts>(ctx)
 }
 
 /// Looks for scripts, for commands that move slots or change permissions, and, on some servers, for those that may

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_int};
 
 use super::api::{OK, api, raw};
 use super::context::{Ctx, Reply, bytes};
-use super::docs::{Docs, Keys, describe};
+use super::docs::{Docs, describe};
 use super::guard::{guard_reply, require_main_thread};
 use super::memory::Str;
 
@@ -70,7 +70,8 @@ pub struct Listed {
     pub docs: &'static Docs,
     /// Its options.
     pub options: &'static [&'static str],
-    register: fn(&Ctx) -> bool,
+    /// Makes it known to the server. False if the server refuses.
+    pub register: fn(&Ctx) -> bool,
 }
 
 impl Listed {
@@ -83,15 +84,10 @@ impl Listed {
             register: register::<C>,
         }
     }
-
-    /// Makes the command known to the server. False if the server refuses.
-    pub fn register(&self, ctx: &Ctx) -> bool {
-        (self.register)(ctx)
-    }
 }
 
 fn register<C: Command>(ctx: &Ctx) -> bool {
-    let key = c_int::from(matches!(C::DOCS.keys, Some(Keys::First(_))));
+    let key = c_int::from(C::DOCS.syntax.starts_with("key"));
     let name = CString::new(C::NAME).unwrap_or_default();
     // SAFETY: the server copies names and flags; the entry has the signature that the server expects.
     unsafe {

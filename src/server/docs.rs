@@ -29,8 +29,6 @@ pub struct Docs {
     pub summary: &'static CStr,
     /// What it costs.
     pub complexity: &'static CStr,
-    /// The version of the module that brought it.
-    pub since: &'static CStr,
     /// Its keys, if it has any.
     pub keys: Option<Keys>,
     /// What it replies, in lines for FAIRLOCK.HELP. COMMAND DOCS does not show it.
@@ -46,26 +44,22 @@ impl Docs {
     }
 }
 
-/// Which arguments are keys.
+/// Which arguments are keys, and what is done with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// The first one.
-    First(KeyUse),
+    /// The first one is read.
+    Read,
+    /// The first one is read and changed.
+    Update,
+    /// The first one is deleted.
+    Delete,
     /// As many as the second argument says, after it. They are read and changed, as EVAL's are. A cluster routes by the
     /// first; that all share its slot, the command has to see for itself.
     Numbered,
 }
 
-/// What a command does with its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyUse {
-    /// Reads it.
-    Read,
-    /// Reads and changes it.
-    Update,
-    /// Deletes it.
-    Delete,
-}
+/// The version of the module that brought the commands.
+const SINCE: &CStr = c"0.1.0";
 
 /// The arguments that are whole numbers. Others in small letters are texts, or the key.
 const NUMBERS: [&str; 6] = [
@@ -199,9 +193,9 @@ fn key_specs(keys: Keys) -> Vec<KeySpec> {
     // SAFETY: the structure is plain data for which all zeros is the end of a list.
     let end = unsafe { std::mem::zeroed() };
     match keys {
-        Keys::First(KeyUse::Read) => vec![key_at(1, Flags::READ_ONLY | Flags::ACCESS), end],
-        Keys::First(KeyUse::Update) => vec![key_at(1, update), end],
-        Keys::First(KeyUse::Delete) => vec![key_at(1, Flags::REMOVE | Flags::DELETE), end],
+        Keys::Read => vec![key_at(1, Flags::READ_ONLY | Flags::ACCESS), end],
+        Keys::Update => vec![key_at(1, update), end],
+        Keys::Delete => vec![key_at(1, Flags::REMOVE | Flags::DELETE), end],
         Keys::Numbered => {
             let numbered = FindKeys::new_keys_num(0, 1, 1);
             let first = key_at(3, Flags::READ_ONLY | Flags::NOT_KEY);
@@ -230,7 +224,7 @@ pub(super) fn describe(command: *mut raw::RedisModuleCommand, docs: &Docs) -> bo
         version: &raw const version,
         summary: docs.summary.as_ptr(),
         complexity: docs.complexity.as_ptr(),
-        since: docs.since.as_ptr(),
+        since: SINCE.as_ptr(),
         history: null_mut(),
         tips: null(),
         arity: docs.arity(),

@@ -53,7 +53,7 @@ pub mod needs;
 pub mod scan;
 pub mod user;
 
-pub use api::missing_function;
+pub use api::is_new_enough;
 pub use command::{Args, Command};
 pub use context::{Ctx, Flags, INTERNAL_ERROR, Reply, in_cluster, is_replica, remember_server};
 pub use guard::log_panics;
