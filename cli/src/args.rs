@@ -63,9 +63,6 @@ pub struct TlsArgs {
         requires = "cert"
     )]
     pub key: Option<PathBuf>,
-    /// The host name that the server's certificate is for, if it is not the URL's.
-    #[arg(long, global = true, value_name = "HOST")]
-    pub sni: Option<String>,
     /// Trust any certificate.
     #[arg(long, global = true)]
     pub insecure: bool,
