@@ -61,6 +61,23 @@ def test_r04a_silent_server(driver, servers, name):
     assert [call.failure().type for call in calls] == 20 * ["NotInTime"]
 
 
+def test_r04b_falls_silent(driver, servers, name):
+    """The server falls silent while callers wait, or begin to listen: they fail when `wait` is over; QUEUE is empty as
+    soon as it answers again."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.through_proxy(readTimeout=10), command_timeout=LONG, patience=LONG)
+    view.acquire(name)
+    before, calls = view.calls("acquire"), [locks.begin(name, wait=9)]
+    until("it listens, and has asked again", lambda: view.calls("acquire") >= before + 2)
+    one.proxy().lose("subscribe", only_held=True)
+    calls.append(locks.begin(name, wait=3))
+    try:
+        assert [call.failure(AT_ONCE).type for call in calls] == 2 * ["NotInTime"]
+    finally:
+        one.proxy().mend()
+    until("they have left", lambda: view.queue(name) == [], longest=AT_ONCE)
+
+
 def test_r07_hand_off(locks, view, name):
     """Released, the lock is the next waiter's at once, with leases and patience of minutes."""
     first = locks.acquire(name, lease=LONG)

@@ -7,9 +7,11 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 import unittest.mock
 from types import SimpleNamespace
 
@@ -20,6 +22,7 @@ import redis.asyncio
 import redis.asyncio.retry
 import redis.asyncio.sentinel
 import redis.backoff
+import redis.retry
 import redis.sentinel
 from servers import Servers, until
 
@@ -208,6 +211,24 @@ signal.pause()
         parent.kill()
         until("it is free", lambda: view.is_free(name), longest=20)
         parent.stdin.close()  # The child has waited for this.
+
+
+def test_a_caller_waits_for_its_turn_to_ask_no_longer_than_for_the_lock():
+    def ask(name):
+        with pytest.raises(fairlock.NotInTime):
+            locks.acquire(name, wait=0.2)
+        ended.append(name)
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = redis.Redis(port=silent.getsockname()[1], socket_timeout=4, retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0))
+        locks, ended, start = fairlock.Locks(client), [], time.monotonic()
+        callers = [threading.Thread(target=ask, args=(f"lock {number}",)) for number in range(17)]
+        for caller in callers:
+            caller.start()
+        until("one has ended", lambda: ended)
+        assert time.monotonic() - start < 4  # The others connect for that long.
+        for caller in callers:
+            caller.join()
 
 
 def test_a_cluster_whose_client_never_answers_is_asked_for_so_long_only():

@@ -234,7 +234,8 @@ export class Ask {
     // A random time more, so that the waiters of one lock do not all ask at once.
     const most = retryAfter + Math.random() * Math.min(retryAfter / 10, MOST_JITTER);
     // It asks again after it has begun to listen, so that no wake-up is missed; and a connection that is dead is found.
-    if (!this.ear.isHeard || !(await this.#pause(most))) await this.ear.listen(this.sender.servers);
+    if (this.ear.isHeard && (await this.#pause(most))) return;
+    await within(this.#left, this.ear.listen(this.sender.servers), () => {});
   }
 
   /** Within the time that is left. */

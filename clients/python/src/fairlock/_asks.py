@@ -43,6 +43,7 @@ class Ask(Tries):
         self.started, self.ear, self.line = core.now(), core.take_ear(name, options.owner), None
         self.bell, self.needing = self.ear.bell, options.needing
         self.over = math.inf if options.wait is None else self.started + options.wait
+        self.last = self.started + self.longest if options.wait == 0 else self.over  # until when it waits for its turn to ask
         self.stop: BaseException | None = None  # the caller is cancelled, or Locks closed
         self.was_answered = self.is_waiting = self.is_unconfirmed = False
         self.retry_after: float | None = None  # seconds for which it is to wait, unless it is woken, before it asks again
@@ -119,9 +120,9 @@ class Asks(Calls):
             firsts = self.firsts.setdefault(ask.name, deque())
             firsts.append(ask)
         try:
-            over = ask.over if ask.options.wait != 0 else ask.started + ask.longest
             while firsts[0] is not ask and ask.stop is None:
-                if not await self.io.pause(over - self.now(), ask.bell) and self.now() >= over:
+                await self.io.pause(ask.last - self.now(), ask.bell)
+                if self.now() >= ask.last:
                     raise self._not_in_time(ask)
             with self.mutex:
                 ask.bell.clear()  # It rang for this, and is not to end a wait for the lock.
@@ -135,10 +136,19 @@ class Asks(Calls):
                     del self.firsts[ask.name]
 
     async def _withdraw(self, ask: Ask) -> None:
-        if ask.is_waiting or ask.is_granted or ask.is_unheard:
-            # With a given owner, the caller may hold the lock again by then.
-            if not await self._leave(ask, LEAVE) and not ask.ear.is_given:
-                await self.io.behind(self._leave, ask, ask.options.lease)
+        if not (ask.is_waiting or ask.is_granted or ask.is_unheard):
+            return await self._end(ask)
+        has_left = self.io.bell()
+        await self.io.behind(self._leave_and_end, ask, has_left)
+        await self.io.pause(LEAVE, has_left)
+
+    async def _leave_and_end(self, ask: Ask, has_left: Any) -> None:
+        # With a given owner, the caller may hold the lock again after that.
+        await self._leave(ask, LEAVE if ask.ear.is_given else ask.options.lease)
+        await self._end(ask)
+        has_left.set()
+
+    async def _end(self, ask: Ask) -> None:
         await self._give_ear(ask.ear, ask.is_clean and not ask.is_unheard)
         if ask.line is not None:
             await self.io.close(ask.line)
@@ -170,7 +180,7 @@ class Asks(Calls):
             raise self._not_in_time(ask)
         if ask.options.session and ask.line is None:
             ask.line = await self.io.open(ask.name)
-        await self.io.enter(self.gate)
+        await self.io.enter(self.gate, ask.last - self.now())
         sent, words = self.now(), ("FAIRLOCK.ACQUIRE", ask.name, ask.ear.owner, *ask.options.arguments)
         left = math.inf if ask.options.wait == 0 else max(SHORTEST, ask.over - sent)
         try:
@@ -227,7 +237,7 @@ class Asks(Calls):
             if await self.io.pause(min(longest, ask.over - self.now()), ask.ear.bell) or self.now() >= ask.over:
                 return
         # At first; and after silence, since the connection may be dead.
-        await self.io.listen(ask.ear, self.subscribe, ask.options.command_timeout)
+        await self.io.listen(ask.ear, self.subscribe, ask.options.command_timeout, ask.over - self.now())
 
     def _not_in_time(self, ask: Ask) -> errors.NotInTime:
         wait = ask.options.wait

@@ -117,6 +117,7 @@ class Io:
     replies: Any  # to commands, on a connection
     receive: Any  # one message; None after silence
     rung: Any  # whether a bell has rung in time, which is then ready for the next time
+    enter: Any  # a gate, or TimeoutError
     start: Any  # a coroutine, in the background
     pool_of: Any  # the connections to a cluster's node
     core: Any
@@ -187,8 +188,8 @@ class Io:
             await maybe(line.connection.disconnect(True))
             await maybe(line.pool.release(line.connection))
 
-    async def listen(self, ear: Ear, verb: str, timeout: float) -> None:
-        """Until the subscription stands, or its bell has rung for something else."""
+    async def listen(self, ear: Ear, verb: str, timeout: float, left: float) -> None:
+        """Until the subscription stands, or its bell has rung for something else. Who has little time left does not end it for others."""
         key, _, pool = await self.route(ear.name)
         ear.channel = ear.channel or channel_of(ear.name, ear.owner)
         async with self.within(timeout):
@@ -212,8 +213,9 @@ class Io:
                     listener.ears[ear.channel].append(ear)
                 ear.error = None
                 await listener.send(verb, ear.channel)
-        if not await self.rung(ear.bell, timeout):
-            await listener.cut()
+        if not await self.rung(ear.bell, min(timeout, left)):
+            if timeout <= left:
+                await listener.cut()
             raise redis_errors.TimeoutError("no confirmation of a subscription in time")
         if ear.error is not None:
             raise ear.error
@@ -237,11 +239,11 @@ class Io:
     async def pause(self, seconds: float, bell: Any) -> bool:
         return bool(await self.rung(bell or self.bell(), min(seconds, LONGEST)))
 
-    def enter(self, mutex: Any) -> Any:
-        return maybe(mutex.acquire())
-
     async def behind(self, work: Callable[..., Coroutine[Any, Any, Any]], *given: Any) -> None:
-        self.start(self.quietly(work, *given))
+        try:
+            self.start(self.quietly(work, *given))
+        except RuntimeError:  # no thread
+            await self.quietly(work, *given)
 
     async def end(self) -> None:
         for listener in self.listeners.values():

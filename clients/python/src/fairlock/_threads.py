@@ -140,6 +140,10 @@ class Threads(Io):
     async def rung(self, bell: Bell, seconds: float) -> bool:
         return bell.lock.acquire(timeout=min(max(0.0, seconds), LONGEST))
 
+    async def enter(self, gate: threading.Semaphore, seconds: float) -> None:
+        if not gate.acquire(timeout=min(max(0.0, seconds), LONGEST)):
+            raise TimeoutError
+
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
         try:
             threading.Thread(target=finish, args=(work,), name="fairlock", daemon=True).start()

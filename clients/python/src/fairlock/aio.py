@@ -103,6 +103,10 @@ class Tasks(Io):
         bell.clear()
         return is_rung
 
+    async def enter(self, gate: asyncio.Semaphore, seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            await gate.acquire()
+
     @staticmethod
     def run(work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         return work
