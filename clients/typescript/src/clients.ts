@@ -87,7 +87,9 @@ export class Server {
   constructor(readonly client: Raw, readonly library: Library, readonly timeout: number, readonly isInCluster: boolean) {}
 
   get address(): string {
-    const { host, port, path, sentinels, name, socket = {} } = this.client.options ?? this.client.getMasterNode?.() ?? {};
+    const known = this.client.options ?? this.client.getMasterNode();
+    if (!known) return 'the master'; // It has none at present, by createSentinel.
+    const { host, port, path, sentinels, name, socket = {} } = known;
     if (sentinels?.length) return `the master ${name}`;
     return socket.path ?? path ?? `${socket.host ?? host ?? '127.0.0.1'}:${socket.port ?? port ?? 6379}`;
   }

@@ -34,6 +34,7 @@ test('what is no client, or none that can carry locks, is refused', async () => 
   }
   assert.throws(() => new Locks(new Redis(url, { lazyConnect, keyPrefix: 'a:' })), { name: 'TypeError', message: /keyPrefix/ });
   await assert.rejects(new Locks(createClient({ url })).acquire('a'), { name: 'Refused', message: /not connected/ });
+  await assert.rejects(new Locks(createSentinel(sentinel)).acquire('a'), { name: 'Refused', message: /not connected.*\(a, the master\)/ });
 });
 
 test('locks on iovalkey', async (t) => {
