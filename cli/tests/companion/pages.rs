@@ -66,7 +66,6 @@ fn what_cannot_be_understood_is_said_without_the_password() {
         "exec k --lease 0 -- true",
         "exec k --limit 0 -- true",
         "exec k --limit 1000001 -- true",
-        "top --sort age",
         "--url http://ann:secret@x top",
         "metrics --listen 9121",
         "metrics --listen :65536",

@@ -67,10 +67,8 @@ fn named<'a>(list: &'a Value, name: &Value) -> &'a Value {
 fn the_manifests_fit_together() {
     let all = documents("examples/kubernetes/fairlock.yaml");
     let set = &kind(&all, "StatefulSet")["spec"];
-    let (pod, labels) = (
-        &set["template"]["spec"],
-        &set["template"]["metadata"]["labels"],
-    );
+    let pod = &set["template"]["spec"];
+    let labels = &set["template"]["metadata"]["labels"];
     let monitor = &documents("examples/kubernetes/podmonitor.yaml")[0]["spec"];
     let budget = &kind(&all, "PodDisruptionBudget")["spec"];
     for selects in [set, budget, monitor] {
@@ -149,23 +147,19 @@ fn the_dockerfile_compose_and_the_configuration_name_the_same_files() {
     let docker = text("Dockerfile");
     let server = text("packaging/image/server.conf");
     let compose = text("compose.yaml");
-    let module = "/usr/lib/redis/modules/libfairlock.so";
     for (path, pages) in [
         ("/etc/fairlock/conf.d/", [&server, &compose]),
         ("/etc/fairlock/fairlock.conf", [&server, &docker]),
-        (module, [&server, &docker]),
+        ("/usr/lib/redis/modules/libfairlock.so", [&server, &docker]),
     ] {
-        let is_in_both = pages.iter().all(|page| page.contains(path));
-        assert!(is_in_both, "{path}");
+        assert!(pages.iter().all(|page| page.contains(path)), "{path}");
     }
     let files = docker.split_whitespace();
     let mut files = files.filter(|word| word.starts_with("packaging/image/"));
     assert!(files.all(|file| root().join(file).exists()));
     // The toolchain is the one that the sources are built with.
     let toolchain = text("rust-toolchain.toml");
-    let channel = toolchain.split("channel = \"").nth(1);
-    let channel = channel.and_then(|rest| rest.split('"').next());
-    let channel = channel.expect("a channel");
+    let channel = toolchain.split('"').nth(1).expect("a channel");
     let image = format!("FROM rust:{channel}-bookworm AS build\nENV RUSTUP_TOOLCHAIN={channel}\n");
     assert!(docker.contains(&image), "{image}");
 }
