@@ -181,6 +181,21 @@ def test_r36a_given_back(driver, servers, name):
     held.release()
 
 
+@pytest.mark.module
+@pytest.mark.parametrize("options", [{}, {"owner": "me"}], ids=str)
+def test_r36b_not_given_back_at_once(driver, servers, name, options):
+    """Too few replicas confirm a grant, also of a given owner, and it cannot be given back at once: it is when the caller leaves."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.client(), lease=LONG, sync_timeout=2)
+    call = locks.begin(name, wait=4, min_replicas=1, **options)
+    until("it is granted", lambda: not view.is_free(name))
+    one.at().config_set("min-replicas-to-write", 1)
+    until("it leaves", lambda: one.at().info("commandstats").get("cmdstat_fairlock.cancel", {}).get("rejected_calls"))
+    one.at().config_set("min-replicas-to-write", 0)
+    assert call.failure().type in ("NotReplicated", "NotInTime")
+    until("it is free", lambda: view.is_free(name), longest=AT_ONCE)
+
+
 @pytest.mark.parametrize("name", ["a{b"])
 def test_r47_braces(driver, cluster, name):
     """Cluster: a name such as `a{b` is CrossSlot."""

@@ -7,7 +7,7 @@ import time
 import uuid
 
 import pytest
-from driving import Failed
+from driving import Failed, loss_of
 from servers import until
 from view import AT_ONCE, LONG, release_as_they_come, waiting
 
@@ -233,6 +233,26 @@ def test_r43_one_owner(locks, view, name):
     first, second = [call.result(AT_ONCE) for call in calls]
     assert first.token == second.token and first.owner == second.owner == "me"
     first.release()
+
+
+def test_r43a_one_owner_ends(driver, servers, name):
+    """Of callers with one owner one ends as another begins to listen: that one is woken all the same."""
+    one = servers()
+    view, locks, proxy = one.view(), driver.new(one.through_proxy(), patience=LONG), one.proxy()
+    view.acquire(name)
+    (call,) = waiting(locks, view, name, 1, owner="me", lease=3, renew=False)
+    view.release(name)
+    lost = call.result().losing()
+    view.breaks(name)
+    view.acquire(name)
+    proxy.lose("subscribe", only_held=True)
+    call = locks.begin(name, owner="me", lease=LONG)
+    assert loss_of(lost) == "lease"
+    proxy.lose()
+    proxy.mend()
+    view.waits(name)
+    view.release(name)
+    call.result(AT_ONCE).release()
 
 
 @pytest.mark.parametrize("is_many", [False, True], ids=["few", "many"])

@@ -159,10 +159,11 @@ impl Caller {
             Err(failure) if !is_not_held(&failure) => return Err(failure),
             _ => {}
         }
-        if self.token <= self.ear.released {
+        let token = std::mem::take(&mut self.token);
+        if token <= self.ear.released {
             self.ear.released = 0; // A server that was told once knows.
         } else {
-            self.ear.released = self.token;
+            self.ear.released = token;
             self.is_unconfirmed = true;
             sleep(self.at_most(FIRST_PAUSE)).await;
         }
@@ -197,8 +198,8 @@ impl Caller {
         if self.is_told || self.token != 0 || !is_clean {
             let cancelled = send("FAIRLOCK.CANCEL").await;
             is_left = matches!(cancelled, Ok(Reply(Value::Int(1), _)));
-            // Another caller may hold the lock by an owner that was given, unless an ask of this one is not answered.
-            let may_hold = !is_clean || options.owner.is_none();
+            // Another caller may hold the lock by an owner that was given, unless a grant may be this one's.
+            let may_hold = !is_clean || self.token != 0 || options.owner.is_none();
             if cancelled.is_ok() && !is_left && may_hold {
                 drop(send("FAIRLOCK.RELEASE").await);
             }

@@ -52,6 +52,23 @@ pub struct State {
     nodes: HashMap<Vec<u8>, String>,
 }
 
+/// Ends what is kept with its task.
+struct Idle(Weak<Core>, Vec<u8>, oneshot::Receiver<()>);
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        self.2.close();
+        if let Some(core) = self.0.upgrade()
+            && let Entry::Occupied(mut its) = locked(&core.state).idle.entry(self.1.clone())
+        {
+            its.get_mut().retain(|(kept, _)| !kept.is_closed());
+            if its.get().is_empty() {
+                its.remove();
+            }
+        }
+    }
+}
+
 impl Core {
     pub fn new(server: Server, options: Options) -> Arc<Self> {
         let server = Arc::new(server);
@@ -79,23 +96,15 @@ impl Core {
         Ear::new(&self.ears, name, owner.unwrap_or_else(new_owner))
     }
 
-    /// The next wait may use it, for a minute.
+    /// The next wait may use it, for a minute, and as long as this runtime goes on.
     pub fn keep(self: &Arc<Self>, name: Vec<u8>, ear: Ear) {
         let (kept, used) = oneshot::channel();
-        let idle = &mut locked(&self.state).idle;
-        idle.entry(name.clone()).or_default().push((kept, ear));
-        let core = Arc::downgrade(self);
-        tokio::spawn(async move {
-            drop(timeout(IDLE, used).await); // When it is used, the other end is dropped.
-            if let Some(core) = core.upgrade()
-                && let Entry::Occupied(mut its) = locked(&core.state).idle.entry(name)
-            {
-                its.get_mut().retain(|(kept, _)| !kept.is_closed());
-                if its.get().is_empty() {
-                    its.remove();
-                }
-            }
-        });
+        let mut idle = Idle(Arc::downgrade(self), name.clone(), used);
+        let mut state = locked(&self.state);
+        state.idle.entry(name).or_default().push((kept, ear));
+        drop(state); // The task may end at once.
+        // When it is used, the other end is dropped.
+        tokio::spawn(async move { drop(timeout(IDLE, &mut idle.2).await) });
     }
 
     pub async fn info(self: Arc<Self>, name: Vec<u8>) -> Result<Info> {
@@ -183,4 +192,18 @@ impl Core {
         }
         Ok(())
     }
+}
+
+#[cfg(test)]
+#[test]
+#[allow(clippy::unwrap_used)]
+fn what_is_kept_ends_with_its_runtime() {
+    let client = redis::Client::open("redis://127.0.0.1").unwrap();
+    let core = Core::new(client.into(), Options::default());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let name = b"orders".to_vec();
+    runtime.block_on(async { core.keep(name.clone(), core.ear(&name, None)) });
+    assert_eq!(locked(&core.state).idle.len(), 1);
+    drop(runtime);
+    assert!(locked(&core.state).idle.is_empty());
 }
