@@ -68,18 +68,9 @@ impl Error {
         because(format!("ERR {name} is not 1 to {most} bytes long"))
     }
 
-    /// `*` from a caller of this kind, which has no connection that it could mean.
-    pub fn owner_of(caller: &str) -> Self {
-        because(format!(
-            "ERR owner '*' is the identity of a connection and cannot be used {caller}"
-        ))
-    }
-
-    /// SESSION from a caller of this kind, which has no connection that the lock could be bound to.
-    pub fn session_of(caller: &str) -> Self {
-        because(format!(
-            "ERR SESSION binds the lock to a connection and cannot be used {caller}"
-        ))
+    /// An argument that is bound to a connection, from a caller of this kind, which has none.
+    pub fn no_connection(argument: &str, caller: &str) -> Self {
+        because(format!("ERR {argument} and cannot be used {caller}"))
     }
 
     /// In a cluster: the keys of this lock would be in different slots.

@@ -13,8 +13,6 @@
 //! connection: the server renews the lease, and frees the lock when the connection closes. Where the client may
 //! not block (MULTI, scripts) the command tries once.
 
-use std::ffi::CStr;
-
 use crate::config;
 use crate::error::Error;
 use crate::fault;
@@ -32,8 +30,9 @@ pub struct Acquire;
 
 impl Command for Acquire {
     const NAME: &'static str = "fairlock.acquire";
-    const FLAGS: &'static CStr = c"write deny-oom fast blocking";
     const DOCS: Docs = Docs {
+        flags: c"write deny-oom fast blocking",
+        categories: c"write fast blocking",
         syntax: "key owner [SHARED [limit]] [LEASE milliseconds] [WAIT milliseconds | NOWAIT | ENQUEUE] \
             [PATIENCE milliseconds] [SESSION] [ONCE]",
         summary: c"Takes a fair lock, or waits in its queue.",
@@ -48,7 +47,6 @@ impl Command for Acquire {
     const OPTIONS: &'static [&'static str] = &[
         "SHARED", "LEASE", "WAIT", "NOWAIT", "ENQUEUE", "PATIENCE", "SESSION", "ONCE",
     ];
-    const CATEGORIES: &'static CStr = c"write fast blocking";
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;

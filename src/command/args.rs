@@ -192,7 +192,7 @@ impl<'a> Cursor<'a, '_> {
     /// An owner; `*` is the calling connection's own identity, unique over all runs of all servers.
     fn owner(&self, owner: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
         if owner == b"*" {
-            self.require_connection(Error::owner_of)?;
+            self.require_connection("owner '*' is the identity of a connection")?;
             let identity = RUN.with(|run| format!("{run}:{}", self.ctx.client_id()));
             return Ok(Cow::Owned(identity.into_bytes()));
         }
@@ -204,15 +204,15 @@ impl<'a> Cursor<'a, '_> {
 
     /// The connection that a session is to be bound to: the calling one.
     fn session(&self) -> Result<Connection, Error> {
-        self.require_connection(Error::session_of)?;
+        self.require_connection("SESSION binds the lock to a connection")?;
         Ok(self.ctx.client_id())
     }
 
-    fn require_connection(&self, refused: fn(&'static str) -> Error) -> Result<(), Error> {
+    fn require_connection(&self, argument: &str) -> Result<(), Error> {
         if self.ctx.flags().contains(Flags::LUA) {
-            Err(refused("in a script"))
+            Err(Error::no_connection(argument, "in a script"))
         } else if self.ctx.user_name().is_none() {
-            Err(refused("by another module"))
+            Err(Error::no_connection(argument, "by another module"))
         } else {
             Ok(())
         }

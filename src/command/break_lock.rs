@@ -4,8 +4,6 @@
 //! none held it. A hash that is no lock is refused, and so is one without an expiry unless FORCE is given: they may
 //! be application data. O(log N) with N waiters.
 
-use std::ffi::CStr;
-
 use crate::error::Error;
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
@@ -19,8 +17,9 @@ pub struct Break;
 
 impl Command for Break {
     const NAME: &'static str = "fairlock.break";
-    const FLAGS: &'static CStr = c"write admin";
     const DOCS: Docs = Docs {
+        flags: c"write admin",
+        categories: c"write slow admin dangerous",
         syntax: "key [OWNER owner] [FORCE]",
         summary: c"Takes a lock from its holders, or from one; the next waiter is served.",
         complexity: c"O(log(N)) with N the number of waiters",
@@ -30,7 +29,6 @@ impl Command for Break {
         ],
     };
     const OPTIONS: &'static [&'static str] = &["OWNER", "FORCE"];
-    const CATEGORIES: &'static CStr = c"write slow admin dangerous";
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;

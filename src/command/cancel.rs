@@ -3,8 +3,6 @@
 //! Takes `owner` out of the queue; an ACQUIRE that is blocked for it replies nil. Replies 1, or 0
 //! if it was not in the queue. O(log N) with N waiters.
 
-use std::ffi::CStr;
-
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::step;
@@ -17,15 +15,15 @@ pub struct Cancel;
 
 impl Command for Cancel {
     const NAME: &'static str = "fairlock.cancel";
-    const FLAGS: &'static CStr = c"write fast";
     const DOCS: Docs = Docs {
+        flags: c"write fast",
+        categories: c"write fast",
         syntax: "key owner",
         summary: c"Takes an owner out of the queue.",
         complexity: c"O(log(N)) with N the number of waiters",
         keys: Some(Keys::Update),
         reply: &["Replies 1, or 0 if not in it."],
     };
-    const CATEGORIES: &'static CStr = c"write fast";
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;

@@ -4,8 +4,6 @@
 //! An intercepted EVAL or EVALSHA of one of Redisson's fair-lock scripts becomes this command; MONITOR, SLOWLOG and
 //! commandstats show it. Clients never send it.
 
-use std::ffi::CStr;
-
 use crate::config;
 use crate::error::Error;
 use crate::redisson::{filter, recognise, run, share_a_slot, stats};
@@ -23,8 +21,9 @@ impl<const BY_DIGEST: bool> Command for Eval<BY_DIGEST> {
     } else {
         filter::EVAL
     };
-    const FLAGS: &'static CStr = c"write deny-script no-mandatory-keys";
     const DOCS: Docs = Docs {
+        flags: c"write deny-script no-mandatory-keys",
+        categories: c"scripting slow",
         syntax: if BY_DIGEST {
             "sha1 numkeys [key ...] [arg ...]"
         } else {
@@ -36,7 +35,6 @@ impl<const BY_DIGEST: bool> Command for Eval<BY_DIGEST> {
         keys: Some(Keys::Numbered),
         reply: &[],
     };
-    const CATEGORIES: &'static CStr = c"scripting slow";
 
     /// Runs a script, natively if possible: the server has checked that the user may run this command with these keys.
     ///

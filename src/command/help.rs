@@ -2,8 +2,6 @@
 //!
 //! The commands with their arguments, as COMMAND DOCS has them too, and what they reply.
 
-use std::ffi::CStr;
-
 use crate::server::command::Listed;
 use crate::server::docs::Docs;
 use crate::server::{Args, Command, Ctx, Reply};
@@ -16,15 +14,15 @@ pub struct Help;
 
 impl Command for Help {
     const NAME: &'static str = "fairlock.help";
-    const FLAGS: &'static CStr = c"fast allow-loading allow-stale";
     const DOCS: Docs = Docs {
+        flags: c"fast allow-loading allow-stale",
+        categories: c"fast connection",
         syntax: "",
         summary: c"Shows the commands with their arguments.",
         complexity: c"O(1)",
         keys: None,
         reply: &[],
     };
-    const CATEGORIES: &'static CStr = c"fast connection";
 
     fn run(_: &Ctx, _: &Args<'_>) -> Result<Reply, Reply> {
         let lines = COMMANDS.iter().flat_map(lines);

@@ -11,8 +11,6 @@
 //!
 //! Read-only, O(H log H) with H holders.
 
-use std::ffi::CStr;
-
 use crate::keyspace::{Names, view};
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
@@ -27,8 +25,9 @@ pub struct Holders;
 
 impl Command for Holders {
     const NAME: &'static str = "fairlock.holders";
-    const FLAGS: &'static CStr = c"readonly";
     const DOCS: Docs = Docs {
+        flags: c"readonly",
+        categories: c"read slow",
         syntax: "key",
         summary: c"Lists the holders of a lock.",
         complexity: c"O(H*log(H)) with H the number of holders",
@@ -37,7 +36,6 @@ impl Command for Holders {
             "Each holder: owner, holds, lease in ms, token, session, limit (1: exclusive, 0: none).",
         ],
     };
-    const CATEGORIES: &'static CStr = c"read slow";
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;

@@ -17,8 +17,6 @@
 //! Read-only, O(H) with H the number of holders, and at most 1000 of them: of more, `owner` is one of those that were
 //! read.
 
-use std::ffi::CStr;
-
 use crate::keyspace::view::{LockView, MOST_READ};
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Millis};
@@ -34,15 +32,15 @@ pub struct Info;
 
 impl Command for Info {
     const NAME: &'static str = "fairlock.info";
-    const FLAGS: &'static CStr = c"readonly fast";
     const DOCS: Docs = Docs {
+        flags: c"readonly fast",
+        categories: c"read fast",
         syntax: "key",
         summary: c"Shows who holds a lock, for how long, and who is next.",
         complexity: c"O(H) with H the number of holders, 1000 at most",
         keys: Some(Keys::Read),
         reply: &["owner, holds, lease, token, session, waiting, next, holders, limit."],
     };
-    const CATEGORIES: &'static CStr = c"read fast";
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;

@@ -19,8 +19,6 @@
 //! Read-only, O(log N + count) with N such locks. A reply ends with `more` before `count` locks are found if 1000
 //! holders or locks were read, so that other clients do not wait for it.
 
-use std::ffi::CStr;
-
 use crate::keyspace::Names;
 use crate::keyspace::view::{self, LockView, MOST_READ};
 use crate::lock::Now;
@@ -41,8 +39,9 @@ pub struct Locks;
 
 impl Command for Locks {
     const NAME: &'static str = "fairlock.locks";
-    const FLAGS: &'static CStr = c"readonly deny-script";
     const DOCS: Docs = Docs {
+        flags: c"readonly deny-script",
+        categories: c"read slow",
         syntax: "[COUNT count] [AFTER cursor]",
         summary: c"Lists the locks with waiters, a session or SHARED holders.",
         complexity: c"O(log(N)+count) with N the number of such locks",
@@ -53,7 +52,6 @@ impl Command for Locks {
         ],
     };
     const OPTIONS: &'static [&'static str] = &["COUNT", "AFTER"];
-    const CATEGORIES: &'static CStr = c"read slow";
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;

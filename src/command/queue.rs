@@ -5,8 +5,6 @@
 //! limit. LIMIT shows `count` waiters (-1: all) from the 0-based `offset`. Read-only. A replica shows what is
 //! in its keys, and no waiter as blocked. O(offset + count).
 
-use std::ffi::CStr;
-
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Presence};
 use crate::server::docs::{Docs, Keys};
@@ -22,8 +20,9 @@ pub struct Queue;
 
 impl Command for Queue {
     const NAME: &'static str = "fairlock.queue";
-    const FLAGS: &'static CStr = c"readonly";
     const DOCS: Docs = Docs {
+        flags: c"readonly",
+        categories: c"read slow",
         syntax: "key [LIMIT offset count]",
         summary: c"Lists the waiters in order.",
         complexity: c"O(offset+count)",
@@ -33,7 +32,6 @@ impl Command for Queue {
         ],
     };
     const OPTIONS: &'static [&'static str] = &["LIMIT"];
-    const CATEGORIES: &'static CStr = c"read slow";
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;

@@ -4,8 +4,6 @@
 //! lock was freed and the next waiter has been served. Error `NOTHELD`, and nothing changed, if
 //! `owner` is not the holder, or holds the lock by another token than TOKEN. O(log N) with N waiters.
 
-use std::ffi::CStr;
-
 use crate::lock::GiveUp;
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
@@ -19,8 +17,9 @@ pub struct Release;
 
 impl Command for Release {
     const NAME: &'static str = "fairlock.release";
-    const FLAGS: &'static CStr = c"write fast";
     const DOCS: Docs = Docs {
+        flags: c"write fast",
+        categories: c"write fast",
         syntax: "key owner [TOKEN token] [ALL]",
         summary: c"Gives up one hold of a fair lock, or all; the next waiter is served.",
         complexity: c"O(log(N)) with N the number of waiters",
@@ -28,7 +27,6 @@ impl Command for Release {
         reply: &["Replies the holds that remain; NOTHELD if not the holder."],
     };
     const OPTIONS: &'static [&'static str] = &["TOKEN", "ALL"];
-    const CATEGORIES: &'static CStr = c"write fast";
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;

@@ -4,8 +4,6 @@
 //! or that of the lock's session if it is longer. Error `NOTHELD` if `owner` is not the holder.
 //! O(1).
 
-use std::ffi::CStr;
-
 use crate::config;
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
@@ -19,8 +17,9 @@ pub struct Renew;
 
 impl Command for Renew {
     const NAME: &'static str = "fairlock.renew";
-    const FLAGS: &'static CStr = c"write fast";
     const DOCS: Docs = Docs {
+        flags: c"write fast",
+        categories: c"write fast",
         syntax: "key owner [LEASE milliseconds]",
         summary: c"Starts the holder's lease anew.",
         complexity: c"O(1)",
@@ -28,7 +27,6 @@ impl Command for Renew {
         reply: &["Replies the lease in ms; NOTHELD if not the holder."],
     };
     const OPTIONS: &'static [&'static str] = &["LEASE"];
-    const CATEGORIES: &'static CStr = c"write fast";
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let call = Call::of::<Self>(ctx, *arguments)?;

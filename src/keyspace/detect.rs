@@ -18,7 +18,7 @@ impl OpenLock<'_> {
     pub fn prepare(&mut self, queue: QueueView) -> Result<(), Unusable> {
         let are_usable = self.lock.fits(Kind::Hash)
             && self.queue.fits(Kind::List)
-            && self.scores.fits(Kind::SortedSet);
+            && self.scores.fits(Kind::ZSet);
         if !are_usable {
             let expiries = [&self.lock, &self.queue, &self.scores].map(write::expiry);
             return Err(Unusable {

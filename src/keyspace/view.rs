@@ -77,7 +77,7 @@ fn open<'c>(ctx: &'c Ctx, name: &'c Str, kind: Kind) -> Result<Key<'c>, Error> {
 /// [`Error::WRONG_TYPE`] if a key of the lock holds something else.
 pub fn lock(ctx: &Ctx, names: &Names, most: usize, now: Now) -> Result<LockView, Error> {
     let mut queue = open(ctx, &names.queue, Kind::List)?;
-    open(ctx, &names.deadlines, Kind::SortedSet)?;
+    open(ctx, &names.deadlines, Kind::ZSet)?;
     let (holders, number) = holders(ctx, names, most, now)?;
     Ok(LockView {
         holders: number,
@@ -154,7 +154,7 @@ pub fn waiters(
 ) -> Result<Vec<(Str, Millis)>, Error> {
     open(ctx, &names.lock, Kind::Hash)?;
     let mut queue = open(ctx, &names.queue, Kind::List)?;
-    let deadlines = open(ctx, &names.deadlines, Kind::SortedSet)?;
+    let deadlines = open(ctx, &names.deadlines, Kind::ZSet)?;
     let end = queue.len().min(offset.saturating_add(count));
     let waiters = (offset..end)
         .map_while(|index| queue.list_get(index))

@@ -232,7 +232,7 @@ pub fn renew(call: &ScriptCall<'_>) -> Option<Vec<i64>> {
         let fits = |name, kind| call.ctx.open(name, Access::Read).fits(kind);
         let are_readable = fits(&names.lock, Kind::Hash)
             && fits(&names.queue, Kind::List)
-            && fits(&names.deadlines, Kind::SortedSet);
+            && fits(&names.deadlines, Kind::ZSet);
         if !are_readable {
             return None;
         }

@@ -45,7 +45,10 @@ const ANNOUNCEMENTS_KEPT: usize = 1024;
 
 /// A step begins. This module ignores the events of its own steps.
 pub fn step_begins() {
-    IS_SILENT.store(!has_listeners(), Ordering::Relaxed);
+    // SAFETY: the function takes nothing and only reads an option.
+    let has_clients = || unsafe { api!(GetNotifyKeyspaceEvents()) } != 0;
+    let has_listeners = OTHERS.load(Ordering::Relaxed) || has_clients();
+    IS_SILENT.store(!has_listeners, Ordering::Relaxed);
 }
 
 /// A step has ended, or was cut short by a panic.
@@ -154,25 +157,14 @@ pub(super) fn is_own(event: *const c_char) -> bool {
 /// Whether other modules are loaded beside this one. Which events they listen to is not known.
 static OTHERS: AtomicBool = AtomicBool::new(true);
 
-/// Whether a key event has listeners besides this module.
-fn has_listeners() -> bool {
-    // SAFETY: the function takes nothing and only reads an option.
-    OTHERS.load(Ordering::Relaxed) || unsafe { api!(GetNotifyKeyspaceEvents()) } != 0
-}
-
-/// Looks for other modules: when the module is loaded, and when others come and go.
+/// Looks for other modules that may listen to key events: when the module is loaded, and when others come and go.
 pub(super) fn look_for_listeners(ctx: &Ctx) {
-    OTHERS.store(ctx.has_other_modules(), Ordering::Relaxed);
-}
-
-impl Ctx {
-    /// Whether modules are loaded that may listen to key events, or the server does not say.
-    fn has_other_modules(&self) -> bool {
-        match redis_module::Context::new(self.raw).call("MODULE", &["LIST"]) {
-            Ok(RedisValue::Array(modules)) => modules.iter().any(may_listen),
-            _ => true,
-        }
-    }
+    let others = match redis_module::Context::new(ctx.raw).call("MODULE", &["LIST"]) {
+        Ok(RedisValue::Array(modules)) => modules.iter().any(may_listen),
+        // The server does not say.
+        _ => true,
+    };
+    OTHERS.store(others, Ordering::Relaxed);
 }
 
 /// Whether a module in the server's list is another one, and was loaded from a file: what comes with the server is not.

@@ -122,18 +122,17 @@ impl Ctx {
     ///   still owns;
     /// - where the server would look each replicated command up: there are such commands (see `needs.rs`).
     pub fn declare_options(&self) {
-        let theirs = self.options_of_valkey() & (HANDLES_ATOMIC_MIGRATION | SKIPS_VALIDATION);
+        // The numbers above are Valkey's: another server may mean something else by them.
+        let known = if self.is_valkey() {
+            // SAFETY: the function takes nothing and only reads the server's state.
+            unsafe { api!(GetModuleOptionsAll() or 0) }
+        } else {
+            0
+        };
+        let theirs = known & (HANDLES_ATOMIC_MIGRATION | SKIPS_VALIDATION);
         let options = raw::ModuleOptions::NO_IMPLICIT_SIGNAL_MODIFIED.bits() | theirs;
         // SAFETY: the context is valid for this call.
         unsafe { api!(SetModuleOptions(self.raw, options)) };
-    }
-
-    /// The options that the server knows. The numbers above are Valkey's: another server may mean something else by
-    /// them, and none of them is known then.
-    fn options_of_valkey(&self) -> c_int {
-        // SAFETY: the function takes nothing and only reads the server's state.
-        let known = unsafe { api!(GetModuleOptionsAll() or 0) };
-        if self.is_valkey() { known } else { 0 }
     }
 
     fn is_valkey(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Registering commands, and the entry through which the server calls them.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CString, c_int};
 
 use super::api::{OK, api, raw};
 use super::context::{Ctx, Reply, bytes};
@@ -12,14 +12,10 @@ use super::memory::Str;
 pub trait Command {
     /// Its name, lower-case like the server's own commands.
     const NAME: &'static str;
-    /// Flags as the server's documentation of `CreateCommand` lists them.
-    const FLAGS: &'static CStr;
     /// What COMMAND DOCS and COMMAND INFO say of it; its key, if it has one, is its first argument.
     const DOCS: Docs;
     /// The options that its syntax has, in the same order.
     const OPTIONS: &'static [&'static str] = &[];
-    /// ACL categories beyond those that follow from the flags, for servers that can set them.
-    const CATEGORIES: &'static CStr;
     /// Runs the command.
     ///
     /// # Errors
@@ -95,7 +91,7 @@ fn register<C: Command>(ctx: &Ctx) -> bool {
             ctx.raw,
             name.as_ptr(),
             Some(entry::<C>),
-            C::FLAGS.as_ptr(),
+            C::DOCS.flags.as_ptr(),
             key,
             key,
             key,
@@ -108,7 +104,7 @@ fn register<C: Command>(ctx: &Ctx) -> bool {
             return false;
         }
         // Since Redis 7.2. Without it the categories that follow from the flags apply.
-        api!(SetCommandACLCategories(command, C::CATEGORIES.as_ptr()) or 0);
+        api!(SetCommandACLCategories(command, C::DOCS.categories.as_ptr()) or 0);
         describe(command, &C::DOCS)
     }
 }

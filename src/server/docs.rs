@@ -20,9 +20,13 @@ use raw::{
     RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
 };
 
-/// A command as its documentation shows it.
+/// A command as COMMAND DOCS, COMMAND INFO and FAIRLOCK.HELP show it.
 #[derive(Clone, Copy, Debug)]
 pub struct Docs {
+    /// Flags as the server's documentation of `CreateCommand` lists them.
+    pub flags: &'static CStr,
+    /// ACL categories beyond those that follow from the flags, for servers that can set them.
+    pub categories: &'static CStr,
     /// Its arguments: keywords in capitals, what may be left out in brackets and last, bars between alternatives.
     pub syntax: &'static str,
     /// What it does, in a line.
@@ -31,7 +35,7 @@ pub struct Docs {
     pub complexity: &'static CStr,
     /// Its keys, if it has any.
     pub keys: Option<Keys>,
-    /// What it replies, in lines for FAIRLOCK.HELP. COMMAND DOCS does not show it.
+    /// What it replies, in lines for FAIRLOCK.HELP, which alone shows it.
     pub reply: &'static [&'static str],
 }
 
@@ -176,32 +180,27 @@ fn empty() -> Argument {
     }
 }
 
-type KeySpec = raw::RedisModuleCommandKeySpec;
-
 /// Where the keys are: a list that ends with an empty specification.
 ///
 /// A cluster routes a module's command by specifications of one kind only, a range. So the first of a number of keys is
 /// named once more, as what is no key but says the slot. The alternative, the flag `getkeys-api`, has the server ask
 /// the module, which it does on an I/O thread too: that ends in propagation beside the main thread.
-fn key_specs(keys: Keys) -> Vec<KeySpec> {
+fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
     let spec = |index, found, flags| {
-        let begin = BeginSearch::new_index(index);
-        KeySpec::from(&commands::KeySpec::new(None, flags, begin, found))
+        commands::KeySpec::new(None, flags, BeginSearch::new_index(index), found)
     };
     let key_at = |index, flags| spec(index, FindKeys::new_range(0, 1, 0), flags);
     let update = Flags::READ_WRITE | Flags::ACCESS | Flags::UPDATE;
-    // SAFETY: the structure is plain data for which all zeros is the end of a list.
-    let end = unsafe { std::mem::zeroed() };
-    match keys {
-        Keys::Read => vec![key_at(1, Flags::READ_ONLY | Flags::ACCESS), end],
-        Keys::Update => vec![key_at(1, update), end],
-        Keys::Delete => vec![key_at(1, Flags::REMOVE | Flags::DELETE), end],
+    commands::get_redis_key_spec(match keys {
+        Keys::Read => vec![key_at(1, Flags::READ_ONLY | Flags::ACCESS)],
+        Keys::Update => vec![key_at(1, update)],
+        Keys::Delete => vec![key_at(1, Flags::REMOVE | Flags::DELETE)],
         Keys::Numbered => {
             let numbered = FindKeys::new_keys_num(0, 1, 1);
             let first = key_at(3, Flags::READ_ONLY | Flags::NOT_KEY);
-            vec![spec(2, numbered, update), first, end]
+            vec![spec(2, numbered, update), first]
         }
-    }
+    })
 }
 
 /// Gives a command's documentation to the server. False if the server refuses.
@@ -209,7 +208,7 @@ pub(super) fn describe(command: *mut raw::RedisModuleCommand, docs: &Docs) -> bo
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,
         sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
-        sizeof_keyspec: size_of::<KeySpec>(),
+        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
     let spaced = docs.syntax.replace('[', "[ ").replace(']', " ]");

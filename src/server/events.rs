@@ -132,20 +132,9 @@ pub fn rest() {
 }
 
 fn subscribe_to_iterations(shall: bool) {
-    let event = raw::RedisModuleEvent {
-        id: raw::REDISMODULE_EVENT_EVENTLOOP,
-        dataver: 1,
-    };
-    user::without_call(|ctx| {
-        // SAFETY: as for `listen`; without a callback the server forgets the last one.
-        unsafe {
-            if shall {
-                api!(SubscribeToServerEvent(ctx, event, Some(server_event)));
-            } else {
-                api!(SubscribeToServerEvent(ctx, event, None));
-            }
-        }
-    });
+    // Without a callback the server forgets the last one.
+    let callback: raw::RedisModuleEventCallback = if shall { Some(server_event) } else { None };
+    user::without_call(|ctx| subscribe_to(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, callback));
 }
 
 fn listen_to_keys(ctx: &Ctx, classes: NotifyEvent) -> bool {
@@ -163,11 +152,17 @@ pub fn hurry() {
 }
 
 /// Subscribes to one kind of server event. False if the server refuses.
-pub(super) fn listen(ctx: &Ctx, id: u64) -> bool {
+fn listen(ctx: &Ctx, id: u64) -> bool {
+    subscribe_to(ctx.raw, id, Some(server_event))
+}
+
+fn subscribe_to(
+    ctx: *mut raw::RedisModuleCtx,
+    id: u64,
+    callback: raw::RedisModuleEventCallback,
+) -> bool {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
-    // SAFETY: the callback has the signature that the server expects and its code stays.
-    let status = unsafe { api!(SubscribeToServerEvent(ctx.raw, event, Some(server_event))) };
-    status == OK
+    raw::subscribe_to_server_event(ctx, event, callback) == raw::Status::Ok
 }
 
 /// All events of the server that the module is told of.

@@ -22,6 +22,8 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::ptr::null_mut;
 
+pub use redis_module::KeyType as Kind;
+
 use super::api::{api, raw};
 use super::context::{Ctx, db_at};
 use super::memory::Str;
@@ -38,23 +40,6 @@ pub enum Access {
     Read,
     /// Reading and writing.
     Write,
-}
-
-/// The type of the value at a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// There is no such key, or it has expired.
-    Empty,
-    /// A string.
-    String,
-    /// A list.
-    List,
-    /// A hash.
-    Hash,
-    /// A sorted set.
-    SortedSet,
-    /// Anything else.
-    Other,
 }
 
 /// An open key; closed when dropped.
@@ -170,27 +155,22 @@ impl<'c> Key<'c> {
         (db >= 0).then(|| db_at(db))
     }
 
-    /// The type of the value.
+    /// The type of the value. Empty if there is no such key, or it has expired.
     pub fn kind(&self) -> Kind {
         if self.raw.is_null() {
             return Kind::Empty;
         }
         // SAFETY: an open handle.
-        let kind = unsafe { api!(KeyType(self.raw)) };
-        match kind as isize {
-            raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Empty,
-            raw::REDISMODULE_KEYTYPE_STRING => Kind::String,
-            raw::REDISMODULE_KEYTYPE_LIST => Kind::List,
-            raw::REDISMODULE_KEYTYPE_HASH => Kind::Hash,
-            raw::REDISMODULE_KEYTYPE_ZSET => Kind::SortedSet,
-            _ => Kind::Other,
+        match unsafe { api!(KeyType(self.raw)) } {
+            kind @ 0..=7 => kind.into(),
+            // One that redis-module does not know.
+            _ => Kind::Module,
         }
     }
 
     /// Whether the key is of a type, or could become so: there is none.
     pub fn fits(&self, kind: Kind) -> bool {
-        let found = self.kind();
-        found == kind || found == Kind::Empty
+        [kind, Kind::Empty].contains(&self.kind())
     }
 
     /// Number of elements, fields or bytes; 0 for no key.

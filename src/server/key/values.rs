@@ -206,7 +206,7 @@ impl Key<'_> {
 impl Key<'_> {
     /// The score of a sorted set's member.
     pub fn score(&self, member: &Str) -> Option<f64> {
-        if self.kind() != Kind::SortedSet {
+        if self.kind() != Kind::ZSet {
             return None;
         }
         let mut score = 0.0;
@@ -228,7 +228,7 @@ impl Key<'_> {
         /// Longer than that option's default, and than any owner.
         const LONG: [u8; 300] = [b' '; 300];
         let member = string(&LONG);
-        if self.kind() == Kind::SortedSet {
+        if self.kind() == Kind::ZSet {
             self.set_score(&member, 0.0);
             self.remove_member(&member);
         }
@@ -236,7 +236,7 @@ impl Key<'_> {
 
     /// Removes a member of a sorted set; true if it was there.
     pub fn remove_member(&mut self, member: &Str) -> bool {
-        if self.kind() != Kind::SortedSet {
+        if self.kind() != Kind::ZSet {
             return false;
         }
         self.make_writable();
@@ -249,7 +249,7 @@ impl Key<'_> {
     /// All members of a sorted set with their scores, lowest first.
     pub fn members(&mut self) -> Vec<(Vec<u8>, f64)> {
         let mut members = Vec::new();
-        if self.kind() != Kind::SortedSet {
+        if self.kind() != Kind::ZSet {
             return members;
         }
         // SAFETY: an open handle of a sorted set; the range is stopped before it is used again.
