@@ -38,6 +38,7 @@ type Locks struct {
 
 	mutex     sync.Mutex        // guards what follows
 	replicas  map[string]int    // that must confirm by default, by address
+	master    string            // that Sentinels named when it was asked for them
 	idle      map[string][]*ear // by name of the lock
 	listeners map[*redis.Client]*listener
 }

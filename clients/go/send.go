@@ -131,6 +131,9 @@ func (l *Locks) sendTo(
 			break
 		}
 	}
+	if r.err == nil && !r.isConfirmed && o.minReplicas == nil {
+		l.forget(ctx, node)
+	}
 }
 
 // exchange sends commands in one pipeline, once: go-redis would send them again, but not on a Conn that has failed.
@@ -170,14 +173,39 @@ func (l *Locks) wanted(ctx context.Context, node *redis.Client, o *options) (int
 			wanted = 1
 		}
 	}
-	// Behind Sentinels it may be another master each time, which go-redis does not tell: asked until one had a replica.
-	isKnown = wanted > 0 || node.Options().Addr != "FailoverClient"
+	// Behind Sentinels it may be another master each time: asked until one had a replica.
+	master := named(ctx, node)
+	isKnown = wanted > 0 && master != "" || node.Options().Addr != "FailoverClient"
 	if isKnown && (err != nil || said[0] == "master") {
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
-		l.replicas[node.Options().Addr] = wanted
+		l.replicas[node.Options().Addr], l.master = wanted, master
 	}
 	return wanted, nil
+}
+
+// forget how many replicas must confirm, which too few have, if Sentinels name another master since it was asked.
+func (l *Locks) forget(ctx context.Context, node *redis.Client) {
+	if master := named(ctx, node); master != "" {
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		if master != l.master {
+			delete(l.replicas, node.Options().Addr)
+		}
+	}
+}
+
+// named is the address of the master that Sentinels name, which go-redis tells nowhere else; empty without Sentinels.
+func named(ctx context.Context, node *redis.Client) string {
+	if node.Options().Addr != "FailoverClient" {
+		return ""
+	}
+	conn, err := node.Options().Dialer(ctx, "tcp", "")
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+	return conn.RemoteAddr().String()
 }
 
 // How locks are taken, by the server's first answer.
