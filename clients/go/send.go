@@ -174,8 +174,11 @@ func (l *Locks) wanted(ctx context.Context, node *redis.Client, o *options) (int
 		}
 	}
 	// Behind Sentinels it may be another master each time: asked until one had a replica.
-	master := named(ctx, node)
-	isKnown = wanted > 0 && master != "" || node.Options().Addr != "FailoverClient"
+	master := ""
+	if wanted > 0 {
+		master = named(ctx, node)
+	}
+	isKnown = master != "" || node.Options().Addr != "FailoverClient"
 	if isKnown && (err != nil || said[0] == "master") {
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
