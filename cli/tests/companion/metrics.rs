@@ -131,6 +131,8 @@ fn prometheus_gets_the_figures_of_the_moment_until_sigterm_whatever_happens() {
     client.run("CLIENT KILL TYPE normal SKIPME yes");
     let up = format!("up{{{node}}}");
     wait_until("it is gone", || says()[&up] == 0.0);
+    // The operator is told once, however often it is asked.
+    assert_eq!(says()[&up], 0.0);
     // The program itself is well, and must not be restarted for that.
     assert_eq!(get(port, "/healthz").0, 200);
     let freed = client.raw(&[b"CONFIG", b"SET", b"requirepass", b""]);

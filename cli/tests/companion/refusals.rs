@@ -40,9 +40,10 @@ fn a_user_needs_little() {
     client.run(&format!("ACL SETUSER ann on >secret ~k {commands}"));
     client.run("ACL SETUSER ben on >secret +info");
     let starts = |user: &str, arguments: &str| program::start_as(user, server.port, arguments);
-    let ann = "ann:secret";
     for how in ["--limit=1", "--shared"] {
-        starts(ann, &format!("exec k {how} -- true")).end().said();
+        starts("ann:secret", &format!("exec k {how} -- true"))
+            .end()
+            .said();
     }
     starts("ben:secret", "metrics").end().said();
     client.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
@@ -56,12 +57,14 @@ fn a_user_needs_little() {
     let locks = cid("locks").said();
     assert!(locks.starts_with("k holder=holder ") && locks.lines().count() == 1);
     // Without the queue its place is not known.
-    let waits = starts(ann, EXEC);
+    let waits = starts("ann:secret", EXEC);
     waits.wait_for_error("waiting for the lock k: holder holds it, 1 wait\n");
     client.int("FAIRLOCK.RELEASE k holder");
     waits.end().failed(0, "");
     client.run("ACL SETUSER ann -fairlock.holders");
-    starts(ann, EXEC).end().failed(69, "fairlock.holders");
+    starts("ann:secret", EXEC)
+        .end()
+        .failed(69, "fairlock.holders");
 }
 
 #[test]
