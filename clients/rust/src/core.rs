@@ -52,14 +52,19 @@ pub struct State {
     nodes: HashMap<Vec<u8>, String>,
 }
 
-/// Ends what is kept with its task.
-struct Idle(Weak<Core>, Vec<u8>, oneshot::Receiver<()>);
+/// What keeps an ear in a task, and ends it with that.
+struct Keeper {
+    core: Weak<Core>,
+    name: Vec<u8>,
+    used: oneshot::Receiver<()>,
+}
 
-impl Drop for Idle {
+impl Drop for Keeper {
     fn drop(&mut self) {
-        self.2.close();
-        if let Some(core) = self.0.upgrade()
-            && let Entry::Occupied(mut its) = locked(&core.state).idle.entry(self.1.clone())
+        self.used.close();
+        let name = std::mem::take(&mut self.name);
+        if let Some(core) = self.core.upgrade()
+            && let Entry::Occupied(mut its) = locked(&core.state).idle.entry(name)
         {
             its.get_mut().retain(|(kept, _)| !kept.is_closed());
             if its.get().is_empty() {
@@ -99,12 +104,16 @@ impl Core {
     /// The next wait may use it, for a minute, and as long as this runtime goes on.
     pub fn keep(self: &Arc<Self>, name: Vec<u8>, ear: Ear) {
         let (kept, used) = oneshot::channel();
-        let mut idle = Idle(Arc::downgrade(self), name.clone(), used);
+        let mut keeper = Keeper {
+            core: Arc::downgrade(self),
+            name: name.clone(),
+            used,
+        };
         let mut state = locked(&self.state);
         state.idle.entry(name).or_default().push((kept, ear));
         drop(state); // The task may end at once.
         // When it is used, the other end is dropped.
-        tokio::spawn(async move { drop(timeout(IDLE, &mut idle.2).await) });
+        tokio::spawn(async move { drop(timeout(IDLE, &mut keeper.used).await) });
     }
 
     pub async fn info(self: Arc<Self>, name: Vec<u8>) -> Result<Info> {

@@ -115,8 +115,8 @@ export class Ask {
   #hasWaited = false;
   /** The last reply was a token. */
   #isGranted = false;
-  /** A reply was lost: the owner may be queued, or hold the lock. */
-  isUnheard = false;
+  /** Commands without an answer, if only as it was lost: they may still be carried out. */
+  unanswered = 0;
   #isUnconfirmed = false;
   #isEnded = false;
   #address = '';
@@ -212,18 +212,24 @@ export class Ask {
 
   async #answer(words: string[], longest: number): Promise<Answer> {
     const { sender, name, options } = this;
-    try {
-      if (options.session && this.line?.isClosed !== false) this.line = new Line(await sender.servers.at(name), true);
-      const answer = await sender.send({ words, longest, confirm: options, line: this.line });
-      this.#address = answer.address;
-      this.#isGranted = Number(answer.reply) > 0;
-      this.#isQueued ||= Array.isArray(answer.reply);
-      if (answer.refusal) throw answer.refusal;
-      return answer;
-    } catch (error) {
-      this.isUnheard ||= isLost(error);
+    if (options.session && this.line?.isClosed !== false) this.line = new Line(await sender.servers.at(name), true);
+    const answer = await this.sent(words, longest);
+    this.#address = answer.address;
+    this.#isGranted = Number(answer.reply) > 0;
+    this.#isQueued ||= Array.isArray(answer.reply);
+    if (answer.refusal) throw answer.refusal;
+    return answer;
+  }
+
+  /** An ask or a renewal. */
+  async sent(words: string[], longest: number): Promise<Answer> {
+    this.unanswered += 1;
+    const answer = await this.sender.send({ words, longest, confirm: this.options, line: this.line }).catch((error: unknown) => {
+      if (!isLost(error)) this.unanswered -= 1;
       throw error;
-    }
+    });
+    this.unanswered -= 1;
+    return answer;
   }
 
   /** Until it is time to ask again. */
@@ -260,7 +266,7 @@ export class Ask {
   async #leave(): Promise<void> {
     await this.#underWay?.catch(() => {});
     this.line?.close();
-    const isKnown = this.#isQueued || this.#isGranted || this.isUnheard;
+    const isKnown = this.#isQueued || this.#isGranted || this.unanswered > 0;
     const isClean = !isKnown || (await this.#cancel().catch(() => false));
     this.ears.give(this.name, this.ear, isClean);
   }
@@ -270,9 +276,9 @@ export class Ask {
     const { sender, name, ear: { owner, given }, options: { commandTimeout: longest, lease } } = this;
     const leaving = async (): Promise<boolean> => {
       const { reply } = await sender.send({ words: ['FAIRLOCK.CANCEL', name, owner], longest });
-      if (Number(reply) === 1) return !this.isUnheard;
+      if (Number(reply) === 1) return this.unanswered === 0;
       // With a name that was given, another caller may hold it.
-      const mayHold = this.isUnheard || this.#isGranted || given === undefined;
+      const mayHold = this.unanswered > 0 || this.#isGranted || given === undefined;
       if (mayHold) await sender.send({ words: ['FAIRLOCK.RELEASE', name, owner], longest });
       return false;
     };

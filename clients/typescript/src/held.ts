@@ -21,8 +21,6 @@ export class Hold {
   lease = 0;
   end = 0;
   #due = 0;
-  /** Renewals without an answer, which may still set their lease. */
-  #unanswered = 0;
   #timer: NodeJS.Timeout | undefined;
   /** Its release, once that has begun. */
   releasing: Promise<void> | undefined;
@@ -77,15 +75,10 @@ export class Hold {
 
   /** Once; resolves to the lease that the server says is set. */
   async renew(lease: number): Promise<number> {
-    const { sender, name, options, line, ear: { owner } } = this.ask;
+    const { name, options, ear: { owner } } = this.ask;
     const longest = Math.min(options.commandTimeout + options.syncTimeout, this.end - performance.now());
     const words = ['FAIRLOCK.RENEW', name, owner, 'LEASE', ms(lease)];
-    this.#unanswered += 1;
-    const { reply, isConfirmed, refusal, sent, address } = await sender.send({ words, longest, confirm: options, line }).catch((error: unknown) => {
-      if (!isLost(error)) this.#unanswered -= 1;
-      throw error;
-    });
-    this.#unanswered -= 1;
+    const { reply, isConfirmed, refusal, sent, address } = await this.ask.sent(words, longest);
     if (reply === null) {
       this.lose('notheld');
       throw new LockLost(name, 'notheld');
@@ -100,7 +93,7 @@ export class Hold {
   async release(): Promise<void> {
     let isClean = false;
     try {
-      isClean = (await this.#release()) && this.#unanswered === 0 && !this.ask.isUnheard;
+      isClean = (await this.#release()) && this.ask.unanswered === 0;
     } catch (error) {
       if (error instanceof LockLost) this.lost.abort(error);
       throw error;

@@ -144,7 +144,8 @@ class Asks(Calls):
 
     async def _leave_and_end(self, ask: Ask, has_left: Any) -> None:
         # With a given owner, the caller may hold the lock again after that.
-        await self._leave(ask, LEAVE if ask.ear.is_given else ask.options.lease)
+        is_short = ask.ear.is_given or self.is_closed
+        await self._leave(ask, LEAVE if is_short else ask.options.lease)
         await self._end(ask)
         has_left.set()
 
@@ -258,6 +259,6 @@ class Asks(Calls):
             if not has_left and (ask.is_granted or ask.is_unheard or not ask.ear.is_given):
                 await self._again(tries, "FAIRLOCK.RELEASE", ask.name, ask.ear.owner, timeout=timeout)
         except errors.FairlockError as failed:  # NOTHELD is as good.
-            return self.is_closed or not isinstance(failed, errors.Unavailable)
+            return not isinstance(failed, errors.Unavailable)
         ask.is_granted = False
         return True

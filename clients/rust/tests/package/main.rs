@@ -230,29 +230,6 @@ async fn an_idle_subscription_ends_after_a_minute_in_which_nothing_happens() {
         .unwrap();
 }
 
-/// It would ask again and again, without a pause.
-#[test]
-fn a_waiter_that_may_not_listen_is_refused() {
-    let server = Server::new();
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut silenced = redis::cmd("ACL");
-    silenced.arg(&["SETUSER", "default", "resetchannels"][..]);
-    silenced
-        .exec(&mut client.get_connection().unwrap())
-        .unwrap();
-    let locks = server.locks();
-    let held = locks.acquire("orders", None).wait().unwrap();
-    let options = Options {
-        wait: Some(Duration::from_secs(10)),
-        ..Default::default()
-    };
-    let refused = locks.acquire("orders", options).wait().err().unwrap();
-    assert_eq!(refused.kind, Kind::Refused, "{refused}");
-    assert_eq!(refused.code.as_deref(), Some("NOPERM"));
-    assert_eq!(locks.info("orders").wait().unwrap().waiting, 0);
-    held.release().wait().unwrap();
-}
-
 /// The program of the README is examples/hello.rs, and prints what the README says.
 #[test]
 fn the_program_of_the_readme_runs() {

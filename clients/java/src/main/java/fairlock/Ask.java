@@ -32,8 +32,6 @@ final class Ask {
     private final List<String> words = new ArrayList<>();
     /** When its first ask is answered, the next one for this lock may be sent. */
     private final CompletableFuture<Void> asked = new CompletableFuture<>();
-    /** The last token that the owner has released. */
-    long released;
     private final Time.Tries tries;
     private CompletableFuture<Wire.Reply> pending = CompletableFuture.completedFuture(null);
     /** Commands whose replies have not come, or were lost: the server may do them later. */
@@ -51,7 +49,6 @@ final class Ask {
         this.isOnce = isOnce;
         this.isDeaf = isDeaf;
         ear = locks.ears.take(name, options.get("owner", null), this);
-        released = ear.released;
         long wait = options.get("wait", null) == null ? EVER : options.nanos("wait", 0);
         isTry = wait == 0;
         lease = options.nanos("lease", 30);
@@ -115,7 +112,7 @@ final class Ask {
     /** What was long under way is renewed first. What too few replicas have confirmed is given back. */
     private boolean isHeld(Wire.Reply granted) throws InterruptedException {
         // A new master may not know of the release, nor of who held the lock since.
-        boolean isOld = token <= released, isLate = !isOld && granted.isConfirmed() && now() - sentAt >= lease / 3;
+        boolean isOld = token <= ear.released, isLate = !isOld && granted.isConfirmed() && now() - sentAt >= lease / 3;
         isUnconfirmed = !(isLate ? send("RENEW", List.of("LEASE", Time.ms(lease))) : granted).isConfirmed();
         if (!isOld && !isUnconfirmed) {
             return now() - sentAt < lease;
@@ -131,7 +128,7 @@ final class Ask {
     }
 
     private void isGone() {
-        released = token > released ? token : 0; // A server that was told once knows.
+        ear.released = token > ear.released ? token : 0; // A server that was told once knows.
         token = 0;
         isQueued = false;
     }
@@ -253,7 +250,7 @@ final class Ask {
 
     /** Its owner's name can be used again if that ended well. A session's connection is closed. */
     void end(boolean isWell) {
-        released = Math.max(released, token);
+        ear.released = Math.max(ear.released, token);
         locks.ears.give(ear, this, isWell && unanswered.get() == 0 && options.get("owner", null) == null);
         if (own != null) {
             own.end();

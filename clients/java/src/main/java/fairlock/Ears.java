@@ -70,7 +70,6 @@ final class Ears extends RedisPubSubAdapter<String, String> {
     synchronized void give(Ear ear, Ask user, boolean isClean) {
         boolean isUnused = ear.users.remove(user) && ear.users.isEmpty();
         if (isUnused && isClean && ear.listens()) {
-            ear.released = user.released;
             ear.idle = Time.at(now() + 60_000 * Time.MS, () -> end(ear));
         } else if (isUnused) {
             end(ear);
