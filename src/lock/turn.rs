@@ -26,22 +26,6 @@ const WOKEN_BEHIND: usize = 16;
 /// This many dead waiters are dropped in one step. The next step, which is due at once, goes on.
 pub const REAP_BATCH: usize = 500;
 
-/// What the head of the queue is, at a lock that is free or shared.
-enum Head {
-    /// Its connection has closed.
-    Left,
-    /// It did not ask in time.
-    Dead,
-    /// It lives, and the holders do not tolerate it.
-    HasNoRoom,
-    /// Its own request is being decided.
-    Asks,
-    /// It can be handed the lock.
-    Blocked(Ticket),
-    /// It has to come and take the lock.
-    Polls,
-}
-
 impl<S: State> Step<'_, S> {
     /// Serves waiters until there is nothing more to do: the queue is empty, or the head cannot have the lock, or
     /// a polling head has its turn. Then the head's score is true.
@@ -57,42 +41,31 @@ impl<S: State> Step<'_, S> {
     /// those behind it waiting, but only while it lives.
     fn serve(&mut self, asking: Option<&[u8]>) {
         let mut reaped = 0;
-        while !self.state.is_held() || self.state.shared().is_some() {
-            let Some((head, waiter)) = self.state.waiter_at(0) else {
-                break;
-            };
-            match self.judge(&head, &waiter, asking) {
-                Head::Left => {
+        while (!self.state.is_held() || self.state.shared().is_some())
+            && let Some((head, waiter)) = self.state.waiter_at(0)
+        {
+            let asks = asking == Some(head.as_ref());
+            match waiter.presence {
+                Presence::Gone if !asks => {
                     self.state.remove(&head);
                     self.state.emit(Event::Left { owner: head });
                 }
-                Head::Dead if reaped < REAP_BATCH => {
+                _ if !asks && self.is_dead(&head, &waiter, self.now.wall()) => {
+                    if reaped == REAP_BATCH {
+                        break;
+                    }
                     reaped += 1;
                     self.state.remove(&head);
                     self.state.emit(Event::Reaped { owner: head });
                 }
-                Head::Dead => return self.stop_before(head),
-                Head::Blocked(ticket) => self.hand_over(&head, waiter, ticket),
-                Head::Polls => return self.wait_for(&head, waiter),
-                Head::Asks => return,
-                Head::HasNoRoom => break,
+                _ if !self.fits(waiter.terms.limit) => break,
+                // It serves itself.
+                _ if asks => return,
+                Presence::Blocked(ticket) => self.hand_over(&head, waiter, ticket),
+                _ => return self.wait_for(&head, waiter),
             }
         }
-        if self.state.turn().is_some() {
-            self.state.set_turn(None);
-        }
-    }
-
-    fn judge(&mut self, head: &Owner, waiter: &Waiter, asking: Option<&[u8]>) -> Head {
-        let asks = asking == Some(head.as_ref());
-        match waiter.presence {
-            Presence::Gone if !asks => Head::Left,
-            _ if !asks && self.is_dead(head, waiter, self.now.wall()) => Head::Dead,
-            _ if !self.fits(waiter.terms.limit) => Head::HasNoRoom,
-            _ if asks => Head::Asks,
-            Presence::Blocked(ticket) => Head::Blocked(ticket),
-            _ => Head::Polls,
-        }
+        self.state.set_turn(None);
     }
 
     /// Makes a blocked head a holder.
@@ -107,16 +80,6 @@ impl<S: State> Step<'_, S> {
             waited: self.now.steady.saturating_sub(waiter.since),
             shared: !waiter.terms.limit.is_exclusive(),
         });
-    }
-
-    /// Leaves a dead head for the next step: it gets a turn that is over, so that no waiter behind it is served before
-    /// it is dropped.
-    fn stop_before(&mut self, owner: Owner) {
-        self.state.set_turn(Some(Turn {
-            owner,
-            wakes_next: None,
-            until: self.now.heard,
-        }));
     }
 
     /// A waiter is dead once its turn is over; before its turn, once its deadline is over. For a waiter that was found
