@@ -28,8 +28,6 @@ pub struct Line<S = RandomState> {
     numbers: HashMap<Owner, usize, S>,
     /// In the order of the queue.
     places: Vec<Option<(Owner, Waiter)>>,
-    /// The number of the first place.
-    first: usize,
     /// The place of the waiter at the head: all before it are empty.
     head: usize,
     /// How many are known of by scripts or by their keys only.
@@ -42,6 +40,17 @@ pub struct Line<S = RandomState> {
 /// The lowest set bit: the length of the range that a Fenwick node covers.
 fn span(node: usize) -> usize {
     node & node.wrapping_neg()
+}
+
+/// Number of waiters in the places before this one.
+fn taken_before(tree: &[usize], place: usize) -> usize {
+    let mut node = place;
+    let mut sum = 0;
+    while node > 0 {
+        sum += tree.get(node).copied().unwrap_or(0);
+        node -= span(node);
+    }
+    sum
 }
 
 impl<S: BuildHasher + Default> Line<S> {
@@ -80,7 +89,7 @@ impl<S: BuildHasher + Default> Line<S> {
         let Entry::Vacant(number) = self.numbers.entry(Owner::clone(&owner)) else {
             return;
         };
-        number.insert(self.first.wrapping_add(self.places.len()));
+        number.insert(self.places.len());
         self.scripted += usize::from(waiter.presence.is_scripted());
         self.places.push(Some((owner, waiter)));
         self.grow_tree();
@@ -88,8 +97,8 @@ impl<S: BuildHasher + Default> Line<S> {
 
     /// Takes a waiter out, and tells which position it had.
     pub fn remove(&mut self, owner: &[u8]) -> Option<usize> {
-        let place = self.numbers.remove(owner)?.wrapping_sub(self.first);
-        let index = self.taken_before(place);
+        let place = self.numbers.remove(owner)?;
+        let index = taken_before(&self.tree, place);
         let (_, waiter) = self.places.get_mut(place)?.take()?;
         self.scripted -= usize::from(waiter.presence.is_scripted());
         let mut node = place + 1;
@@ -108,7 +117,7 @@ impl<S: BuildHasher + Default> Line<S> {
 
     /// 0-based position of a waiter.
     pub fn position(&self, owner: &[u8]) -> Option<usize> {
-        Some(self.taken_before(self.place_of(owner)?))
+        Some(taken_before(&self.tree, *self.numbers.get(owner)?))
     }
 
     /// The owner at a 0-based position.
@@ -143,7 +152,7 @@ impl<S: BuildHasher + Default> Line<S> {
 
     /// What is known of a waiter.
     pub fn get(&self, owner: &[u8]) -> Option<Waiter> {
-        let place = self.places.get(self.place_of(owner)?)?;
+        let place = self.places.get(*self.numbers.get(owner)?)?;
         place.as_ref().map(|(_, waiter)| *waiter)
     }
 
@@ -154,8 +163,8 @@ impl<S: BuildHasher + Default> Line<S> {
 
     /// Changes what is known of a waiter; nothing happens if it is not in the line.
     pub fn change(&mut self, owner: &[u8], change: impl FnOnce(&mut Waiter)) {
-        let place = self.place_of(owner);
-        let place = place.and_then(|place| self.places.get_mut(place));
+        let number = self.numbers.get(owner);
+        let place = number.and_then(|number| self.places.get_mut(*number));
         if let Some((_, known)) = place.and_then(Option::as_mut) {
             self.scripted -= usize::from(known.presence.is_scripted());
             change(known);
@@ -169,60 +178,27 @@ impl<S: BuildHasher + Default> Line<S> {
         waiters.map(|(owner, waiter)| (owner, *waiter))
     }
 
-    fn place_of(&self, owner: &[u8]) -> Option<usize> {
-        let number = self.numbers.get(owner)?;
-        Some(number.wrapping_sub(self.first))
-    }
-
-    /// Number of waiters in the places before this one.
-    fn taken_before(&self, place: usize) -> usize {
-        let mut node = place;
-        let mut sum = 0;
-        while node > 0 {
-            sum += self.tree.get(node).copied().unwrap_or(0);
-            node -= span(node);
-        }
-        sum
-    }
-
     /// The tree counts one place more: the next one, which is taken.
     fn grow_tree(&mut self) {
         let node = self.tree.len().max(1);
         self.tree.resize(node, 0);
-        let before = self.taken_before(node - 1) - self.taken_before(node - span(node));
-        self.tree.push(before + 1);
+        let [all, before] = [node - 1, node - span(node)].map(|at| taken_before(&self.tree, at));
+        self.tree.push(all - before + 1);
     }
 
-    /// Drops empty places: those before the head, and if many are left, all.
+    /// Drops all empty places.
     fn move_together(&mut self) {
-        self.places.drain(..self.head);
-        self.first = self.first.wrapping_add(std::mem::take(&mut self.head));
-        if self.places.len() > self.len() + self.len() / 2 {
-            self.places.retain(Option::is_some);
-            for (place, (owner, _)) in self.places.iter().flatten().enumerate() {
-                if let Some(number) = self.numbers.get_mut(owner) {
-                    *number = self.first.wrapping_add(place);
-                }
-            }
+        for number in self.numbers.values_mut() {
+            *number = taken_before(&self.tree, *number);
         }
-        self.count_anew();
+        self.places.retain(Option::is_some);
+        self.head = 0;
+        self.tree.clear();
+        self.tree.extend((0..=self.places.len()).map(span));
         give_back(&mut self.numbers);
         if is_too_roomy(self.places.capacity(), self.len()) {
             self.places.shrink_to_fit();
             self.tree.shrink_to_fit();
-        }
-    }
-
-    fn count_anew(&mut self) {
-        self.tree.clear();
-        self.tree.push(0);
-        let taken = self.places.iter().map(|place| usize::from(place.is_some()));
-        self.tree.extend(taken);
-        for node in 1..self.tree.len() {
-            let count = self.tree.get(node).copied().unwrap_or(0);
-            if let Some(next) = self.tree.get_mut(node + span(node)) {
-                *next += count;
-            }
         }
     }
 }
