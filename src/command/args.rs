@@ -254,7 +254,7 @@ impl<'a> Cursor<'a, '_> {
         let next = self.arguments.get(self.next);
         if next.is_some_and(looks_like_a_number) {
             self.option = "SHARED limit";
-            self.number(1..=MOST_HOLDERS).map(Limit::of)
+            self.number(1..=MOST_HOLDERS).map(Limit::read)
         } else {
             Ok(Limit::NONE)
         }

@@ -74,9 +74,9 @@ mod tests {
     fn what_is_written_of_a_holder_is_read_again() {
         for limit in [
             Limit::NONE,
-            Limit::of(1),
-            Limit::of(7),
-            Limit::of(1_000_000),
+            Limit::read(1),
+            Limit::read(7),
+            Limit::read(1_000_000),
         ] {
             let terms = Terms {
                 limit,

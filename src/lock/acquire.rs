@@ -263,22 +263,18 @@ impl<S: State> Step<'_, S> {
     /// A waiter of Redisson's has asked by a script, and sleeps for `sleeps`, or until the lease ends: it
     /// asks again within its patience after that.
     pub fn asked(&mut self, owner: &[u8], patience: Millis, sleeps: Millis) {
-        let Some(mut waiter) = self.state.waiter(owner) else {
+        let waiter = self.state.waiter(owner);
+        // Nothing changes if a blocked connection waits for the same owner. If one did that has closed, the owner is
+        // back, as when it asks by a command.
+        let Some(mut waiter) = waiter.filter(|waiter| waiter.ticket().is_none()) else {
             return;
         };
-        match waiter.presence {
-            // One whose connection has closed is back, as when it asks by a command.
-            Presence::Polling | Presence::Found | Presence::Asked | Presence::Gone => {
-                let sleeps = sleeps.max(self.lease_left());
-                waiter.presence = Presence::Asked;
-                waiter.patience = patience;
-                // Redisson's locks are exclusive.
-                waiter.terms.limit = Limit::EXCLUSIVE;
-                waiter.deadline = self.now.listening_after(sleeps.saturating_add(patience));
-                self.state.set_waiter(owner, waiter);
-            }
-            // A blocked connection waits for the same owner.
-            Presence::Blocked(_) => (),
-        }
+        let sleeps = sleeps.max(self.lease_left());
+        waiter.presence = Presence::Asked;
+        waiter.patience = patience;
+        // Redisson's locks are exclusive.
+        waiter.terms.limit = Limit::EXCLUSIVE;
+        waiter.deadline = self.now.listening_after(sleeps.saturating_add(patience));
+        self.state.set_waiter(owner, waiter);
     }
 }

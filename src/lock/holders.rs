@@ -89,9 +89,9 @@ impl SharedHolders {
             .tolerates(self.count().saturating_add(1))
     }
 
-    /// When the first lease ends.
-    pub fn first_end(&self) -> Option<Wall> {
-        self.ends.first().map(|(end, _)| *end)
+    /// The holder whose lease ends first, and when.
+    pub fn first(&self) -> Option<(Wall, Owner)> {
+        self.ends.first().cloned()
     }
 
     /// When the last lease ends.
@@ -102,12 +102,6 @@ impl SharedHolders {
     /// The holder whose lease ends last.
     pub fn last(&self) -> Option<Owner> {
         self.ends.last().map(|(_, owner)| Owner::clone(owner))
-    }
-
-    /// A holder whose lease is over: it ended before this millisecond.
-    pub fn first_expired(&self, now: Wall) -> Option<Owner> {
-        let (end, owner) = self.ends.first()?;
-        (*end < now).then(|| Owner::clone(owner))
     }
 
     /// The holder whose session must be renewed first, and when.

@@ -18,19 +18,16 @@ impl<S: State> Step<'_, S> {
             return false;
         };
         take_out(self.state, owner);
-        self.state.emit(match waiter.presence {
-            Presence::Blocked(ticket) => Event::Cancelled {
-                ticket: Some(ticket),
-            },
-            Presence::Polling | Presence::Found | Presence::Asked => {
-                Event::Cancelled { ticket: None }
-            }
-            Presence::Gone => Event::Left {
-                owner: Owner::from(owner),
-            },
+        let has_left = waiter.presence == Presence::Gone;
+        self.state.emit(if has_left {
+            let owner = Owner::from(owner);
+            Event::Left { owner }
+        } else {
+            let ticket = waiter.ticket();
+            Event::Cancelled { ticket }
         });
         self.settle(None);
-        waiter.presence != Presence::Gone
+        !has_left
     }
 
     /// Removes waiters whose connections have closed. An owner may be named twice: it came back on another

@@ -17,13 +17,9 @@ const DROP_BATCH: usize = 500;
 impl<S: State> Step<'_, S> {
     /// Whether an owner with this limit could be a holder now.
     pub(super) fn fits(&mut self, limit: Limit) -> bool {
-        !self.state.is_held() || !limit.is_exclusive() && self.have_room(limit)
-    }
-
-    /// Whether one more holder with this limit may join the shared holders.
-    pub(super) fn have_room(&mut self, limit: Limit) -> bool {
         let shared = self.state.shared();
-        shared.is_some_and(|shared| shared.have_room(limit))
+        let may_join = shared.is_some_and(|shared| shared.have_room(limit));
+        may_join || !self.state.is_held()
     }
 
     /// The limit of a shared holder.
@@ -61,7 +57,7 @@ impl<S: State> Step<'_, S> {
     /// When the next lease ends: that of the exclusive holder, or the first of several.
     pub(super) fn first_lease_end(&mut self) -> Option<Wall> {
         match self.state.shared() {
-            Some(shared) => shared.first_end(),
+            Some(shared) => shared.first().map(|(end, _)| end),
             None => self.state.lease_end(),
         }
     }
@@ -99,7 +95,8 @@ impl<S: State> Step<'_, S> {
         let mut dropped = 0;
         while dropped < DROP_BATCH
             && let Some(shared) = self.state.shared()
-            && let Some(owner) = shared.first_expired(now)
+            && let Some((end, owner)) = shared.first()
+            && end < now
         {
             let since = self.drop_holder(&owner);
             self.state.emit(Event::LeaseEnded { since });
