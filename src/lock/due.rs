@@ -1,14 +1,17 @@
 //! When a lock has to be looked at again, if ever.
 
-use super::clock::{Heard, Tick, Wall};
+use super::clock::{Heard, Millis, Tick, Wall};
 use super::parts::Presence;
 use super::state::State;
 use super::step::Step;
 
+/// Milliseconds after which a lease is tried to be renewed again that may not be renewed now.
+const RETRY: Millis = 100;
+
 /// When a lock has to be looked at again if no command touches it before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// By the wall clock, once this millisecond is over: a lease ends or is to be renewed, or the score of a live head
+    /// By the wall clock, once this millisecond is over: a lease ends or is to be renewed, or the score of the head
     /// passes.
     pub wall: Option<Wall>,
     /// By the steady clock: a turn ends, or the waiters behind a silent head are to be woken.
@@ -16,62 +19,47 @@ pub struct Due {
 }
 
 impl<S: State> Step<'_, S> {
-    /// When the lock has to be looked at again. Never if it has no waiters, no session and no shared holders,
-    /// or if it is held without a lease and all waiters were found in the keys.
+    /// When a lock with waiters, a session or shared holders has to be looked at again. Never if it is held without a
+    /// lease and all waiters were found in the keys, and their scores are over.
     pub fn next_due(&mut self) -> Due {
-        let renewal = self.next_renewal();
-        let renewal = renewal.map(|(at, _)| at.before(1));
-        if self.state.waiting() == 0 {
-            let shared = self.state.shared();
-            let first = shared.and_then(|shared| shared.first_end());
-            return Due {
-                wall: first.into_iter().chain(renewal).min(),
-                tick: None,
-            };
-        }
-        self.queue_due(renewal)
-    }
-
-    /// As [`Step::next_due`], of a lock with waiters whose session is to be renewed after this millisecond.
-    fn queue_due(&mut self, renewal: Option<Wall>) -> Due {
         let turn = self.state.turn();
-        if turn.is_none() && !self.state.is_held() {
-            // The lock became free without a command, as when a lease ends: the head is still to be served.
+        if turn.is_none() && self.state.waiting() > 0 && !self.state.is_held() {
+            // The lock became free without a command, as when a lease ends, or a long row of dead waiters was ahead:
+            // the head is still to be served.
             return Due {
                 wall: None,
                 tick: Some(self.now.tick()),
             };
         }
+        let renewal = self.next_renewal().map(|(at, _)| at.before(1));
+        let is_overdue = renewal.is_some_and(|at| at < self.now.wall());
+        let retry = is_overdue && !self.state.may_renew();
+        let walls = [
+            self.first_lease_end(),
+            renewal.filter(|_| !retry),
+            self.head_score_ends(),
+        ];
         let turn_ends = turn.as_ref().map(|turn| turn.until);
         let wakes_next = turn.and_then(|turn| turn.wakes_next);
-        let score = self.head_score_ends();
-        let (lives_until, last_score) = self.unfit_head_ends();
-        let walls = [self.first_lease_end(), renewal, score, last_score];
+        let ticks = [turn_ends, wakes_next, self.unfit_head_ends()];
+        let ticks = ticks.into_iter().flatten();
+        let retry = retry.then(|| self.now.tick_after(RETRY));
         Due {
             wall: walls.into_iter().flatten().min(),
-            tick: [turn_ends, wakes_next, lives_until]
-                .into_iter()
-                .flatten()
-                .map(|instant| self.now.tick_at(instant))
-                .min(),
+            tick: ticks.map(|at| self.now.tick_at(at)).chain(retry).min(),
         }
     }
 
-    /// When a head that the holders do not tolerate counts as dead: then the waiters behind it may join the
-    /// holders.
-    fn unfit_head_ends(&mut self) -> (Option<Heard>, Option<Wall>) {
-        if self.state.shared().is_none() {
-            return (None, None);
-        }
-        let now = self.now;
-        let head = self.state.waiter_at(0).map(|(_, waiter)| waiter);
-        let Some(head) = head.filter(|head| head.ticket().is_none()) else {
-            return (None, None);
-        };
+    /// When a head that the holders do not tolerate may count as dead: then the waiters behind it may join the
+    /// holders. One that was found in the keys does not before its score is over, which is looked at as well.
+    fn unfit_head_ends(&mut self) -> Option<Heard> {
+        self.state.shared()?;
+        let (_, head) = self.state.waiter_at(0)?;
         match head.presence {
-            Presence::Found if head.score > now.wall() => (None, Some(head.score.before(1))),
-            Presence::Found => (Some(self.rules.grace), None),
-            _ => (Some(head.deadline), None),
+            Presence::Blocked(_) => None,
+            Presence::Found if head.score > self.now.wall() => None,
+            Presence::Found => Some(self.rules.grace),
+            _ => Some(head.deadline),
         }
     }
 }

@@ -66,11 +66,6 @@ impl Limit {
     /// Any number.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// At most this many, from 1.
-    pub fn of(holders: u32) -> Self {
-        Self(holders.max(1))
-    }
-
     /// Whether its owner holds the lock alone.
     pub fn is_exclusive(self) -> bool {
         self == Self::EXCLUSIVE
@@ -119,8 +114,6 @@ pub struct Session {
     pub owner: Owner,
     /// The lease that each renewal gives.
     pub lease: Millis,
-    /// It is not renewed before, by the wall clock: it could not be when it was due.
-    pub not_before: Wall,
     /// The connections and their holds, never empty.
     pub holders: Vec<(Connection, i64)>,
 }

@@ -49,24 +49,37 @@ impl<S: State> Step<'_, S> {
     /// [`Refusal::NotALock`].
     pub fn release(&mut self, request: &GiveUp<'_>) -> Result<i64, Refusal> {
         self.drop_ended(None);
-        let left = match self.state.holds(request.owner) {
+        let count = match self.state.holds(request.owner) {
             Holds::None => return Err(self.not_held()),
             Holds::Unreadable => return Err(Refusal::NotALock),
-            Holds::Count(_) if request.all => 0,
-            Holds::Count(count) => count.saturating_sub(1).max(0),
+            Holds::Count(count) => count,
         };
         self.require_lock()?;
         if request.token.is_some() && self.token_of(request.owner) != request.token {
             return Err(Refusal::OtherToken);
         }
+        let given_up = if request.all { count } else { 1 };
+        Ok(self.give_up(request.owner, request.connection, count, given_up))
+    }
+
+    /// A holder with `count` holds gives some of them up, which are this connection's if it has any. Returns the holds
+    /// that remain; 0 means that every waiter that can have the lock has been served.
+    pub(super) fn give_up(
+        &mut self,
+        owner: &[u8],
+        connection: Option<Connection>,
+        count: i64,
+        given_up: i64,
+    ) -> i64 {
+        let left = count.saturating_sub(given_up).max(0);
         if left > 0 {
-            self.state.set_holds(request.owner, left);
-            self.release_bound(request.owner, request.connection, left);
+            self.state.set_holds(owner, left);
+            self.release_bound(owner, connection, given_up, left);
         } else {
-            self.free_of(request.owner);
+            self.free_of(owner);
             self.settle(None);
         }
-        Ok(left)
+        left
     }
 
     /// Takes back the hold of a lost hand-off: the client was gone before it had the reply. `session` is the connection

@@ -11,7 +11,7 @@
 //! patience of each waiter that they serve. These rules do not. Only the head's score is kept ahead of now.
 
 use super::clock::{Millis, Now, Wall};
-use super::parts::{Owner, Waiter};
+use super::parts::Waiter;
 use super::state::State;
 use super::step::Step;
 
@@ -62,7 +62,8 @@ impl<S: State> Step<'_, S> {
     /// Rewrites the head's score if it is no longer ahead of now while the head lives. Scripts stop at the first head
     /// whose score is ahead, which protects all waiters behind it as well.
     pub(super) fn refresh_head_score(&mut self) {
-        let Some((owner, mut waiter)) = self.living_head() else {
+        let head = self.state.waiter_at(0);
+        let Some((owner, mut waiter)) = head.filter(|(_, waiter)| waiter.lives(self.now)) else {
             return;
         };
         let left = self.lease_left();
@@ -78,15 +79,6 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    fn living_head(&mut self) -> Option<(Owner, Waiter)> {
-        // Most locks have no waiters.
-        if self.state.waiting() == 0 {
-            return None;
-        }
-        let head = self.state.waiter_at(0);
-        head.filter(|(_, waiter)| waiter.lives(self.now))
-    }
-
     /// Whether a score is farther ahead than the scripts' arithmetic can bring it. Another client wrote it,
     /// and scripts would build the scores of all later waiters on it.
     fn is_far_off(&mut self, waiter: &Waiter, left: Millis) -> bool {
@@ -96,11 +88,12 @@ impl<S: State> Step<'_, S> {
         waiter.score > self.now.after(usual.saturating_mul(FAR))
     }
 
-    /// When the score of a head that lives is to be rewritten.
+    /// When the head's score passes: it is to be rewritten if the head lives. If not, it was found, and is dead then.
     pub(super) fn head_score_ends(&mut self) -> Option<Wall> {
-        let (_, waiter) = self.living_head()?;
+        let (_, head) = self.state.waiter_at(0)?;
+        let matters = head.lives(self.now) || head.score > self.now.wall();
         // Scripts drop a head in the very millisecond of its score; what is due by the wall clock is looked at when its
         // millisecond is over.
-        Some(waiter.score.before(1))
+        matters.then(|| head.score.before(1))
     }
 }

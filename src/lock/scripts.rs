@@ -186,14 +186,13 @@ impl<S: State> Step<'_, S> {
     fn sleep_of(&mut self, call: &TryLock<'_>, wait: ScriptWait, index: Option<usize>) -> i64 {
         let sleep = match (wait.sleep, index) {
             (Sleep::BehindHead, Some(0)) | (Sleep::Lease, Some(_)) => self.lease_as_sleep(),
-            (Sleep::BehindHead, _) => self.sleep_behind(Some(0), call.client),
+            (Sleep::BehindHead, _) => self.sleep_behind(0, call.client),
             (Sleep::BehindPrevious, Some(index)) => {
-                let left = self.lease_left();
-                let before = Millis::try_from(index).unwrap_or(Millis::MAX);
-                whole(left.saturating_add(wait.patience.saturating_mul(before)))
+                let ahead = score::ahead(self.lease_left(), wait.patience, index);
+                whole(ahead.saturating_sub(wait.patience))
             }
             (_, None) => {
-                let last = self.state.waiting().checked_sub(1);
+                let last = self.state.waiting().saturating_sub(1);
                 self.sleep_behind(last, call.client)
             }
         };
@@ -204,21 +203,16 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// The time until the patience of the waiter at this position is over; without one, the lease.
-    fn sleep_behind(&mut self, index: Option<usize>, client: Wall) -> i64 {
-        let time = index.and_then(|index| self.time_of(index, client));
-        time.unwrap_or_else(|| self.lease_as_sleep())
-    }
-
-    /// The time until a waiter's patience would be over in a queue that has just formed. For a waiter that was
-    /// found in the keys, the time until its score.
-    fn time_of(&mut self, index: usize, client: Wall) -> Option<i64> {
-        let (_, waiter) = self.state.waiter_at(index)?;
-        let left = self.lease_left();
-        Some(whole(match waiter.presence {
+    /// The time until the patience of the waiter at this position would be over in a queue that has just formed. For a
+    /// waiter that was found in the keys, the time until its score; without a waiter, the lease.
+    fn sleep_behind(&mut self, index: usize, client: Wall) -> i64 {
+        let Some((_, waiter)) = self.state.waiter_at(index) else {
+            return self.lease_as_sleep();
+        };
+        whole(match waiter.presence {
             Presence::Found => waiter.score.since(client),
-            _ => score::ahead(left, waiter.patience, index),
-        }))
+            _ => score::ahead(self.lease_left(), waiter.patience, index),
+        })
     }
 
     /// The lease as a script replies it, in the form of PTTL: -1 for none, -2 for a lock that is free.
@@ -255,9 +249,7 @@ impl<S: State> Step<'_, S> {
                 Unlocked::Freed
             }
             Holds::Count(count) if count > 1 => {
-                let left = count.saturating_sub(1);
-                self.state.set_holds(owner, left);
-                self.release_bound(owner, None, left);
+                self.give_up(owner, None, count, 1);
                 self.extend(owner, lease);
                 Unlocked::HeldStill
             }

@@ -18,8 +18,7 @@ impl Session {
     /// away.
     pub fn renewal(&self, end: Option<Wall>) -> Wall {
         let rest = self.lease.saturating_sub((self.lease / 3).max(1));
-        let at = end.map_or_else(Wall::default, |end| end.before(rest));
-        at.max(self.not_before)
+        end.map_or_else(Wall::default, |end| end.before(rest))
     }
 }
 
@@ -74,7 +73,6 @@ impl<S: State> Step<'_, S> {
         let mut session = self.take_session(owner).unwrap_or_else(|| Session {
             owner: Owner::from(owner),
             lease,
-            not_before: Wall::default(),
             holders: Vec::with_capacity(1),
         });
         if moved {
@@ -125,35 +123,28 @@ impl<S: State> Step<'_, S> {
         self.session_of(owner).map_or(0, |session| session.lease)
     }
 
-    /// The owner has given up one hold, and `left` remain. The connection that gave it up loses one of its own
+    /// The owner has given up holds, and `left` remain. The connection that gave them up loses as many of its own
     /// holds, and no connection keeps more holds than there are.
     pub(super) fn release_bound(
         &mut self,
         owner: &[u8],
         connection: Option<Connection>,
+        given_up: i64,
         left: i64,
     ) {
         let Some(mut session) = self.take_session(owner) else {
             return;
         };
-        let mut holders = session.holders.iter_mut();
-        if let Some((_, holds)) = holders.find(|(other, _)| Some(*other) == connection) {
-            *holds = holds.saturating_sub(1);
-        }
+        let owner = &session.owner;
         let mut room = left;
-        for (_, holds) in &mut session.holders {
+        session.holders.retain_mut(|(of, holds)| {
+            if Some(*of) == connection {
+                *holds = holds.saturating_sub(given_up);
+            }
             *holds = (*holds).min(room);
             room = room.saturating_sub(*holds);
-        }
-        self.keep_session(session);
-    }
-
-    /// Puts a session back without the connections that have no hold left.
-    fn keep_session(&mut self, mut session: Session) {
-        let owner = &session.owner;
-        session.holders.retain(|(connection, holds)| {
             if *holds <= 0 {
-                self.unbind(owner, *connection);
+                self.unbind(owner, *of);
             }
             *holds > 0
         });
@@ -166,31 +157,16 @@ impl<S: State> Step<'_, S> {
     /// none left, it no longer holds the lock.
     pub fn connection_closed(&mut self, owner: &[u8], connection: Connection) {
         self.drop_ended(None);
-        self.end_lost_session();
-        let session = self.session_of(owner);
-        if !session.is_some_and(|session| session.holders.iter().any(|of| of.0 == connection)) {
-            return;
-        }
-        let Some(mut session) = self.take_session(owner) else {
+        let bound = self.session_of(owner).into_iter();
+        let mut bound = bound.flat_map(|session| &session.holders);
+        let Some((_, given_up)) = bound.find(|of| of.0 == connection).copied() else {
             return;
         };
-        let mut given_up = 0;
-        for (_, holds) in session.holders.iter_mut().filter(|of| of.0 == connection) {
-            given_up = std::mem::take(holds);
-        }
-        let holds = self.state.holds(owner);
-        self.keep_session(session);
-        let Holds::Count(count) = holds else {
-            // Another client has overwritten the hold count.
-            self.end_session_of(owner);
-            return;
-        };
-        let left = count.saturating_sub(given_up);
-        if left > 0 {
-            self.state.set_holds(owner, left);
+        if let Holds::Count(count) = self.state.holds(owner) {
+            self.give_up(owner, Some(connection), count, given_up);
         } else {
-            self.free_of(owner);
-            self.settle(None);
+            // The lock is lost, or another client has overwritten the hold count.
+            self.end_session_of(owner);
         }
     }
 
@@ -208,18 +184,9 @@ impl<S: State> Step<'_, S> {
     /// server may be cut off, leases run out: another server may grant the lock when they would have ended.
     pub(super) fn renew_due_sessions(&mut self) {
         // The server is asked only if something is due: many steps look here.
-        let may_renew = self.due_for_renewal().is_none() || self.state.may_renew();
-        while let Some(owner) = self.due_for_renewal()
-            && let Some(mut session) = self.take_session(&owner)
-        {
-            let lease = session.lease;
-            // It is tried again soon.
-            let soon = self.now.after((lease / 10).max(1));
-            session.not_before = if may_renew { Wall::default() } else { soon };
-            self.put_session(session);
-            if may_renew {
-                self.set_lease_end(&owner, self.now.after(lease));
-            }
+        let may_renew = self.due_for_renewal().is_some() && self.state.may_renew();
+        while may_renew && let Some(owner) = self.due_for_renewal() {
+            self.extend(&owner, 0);
         }
     }
 

@@ -117,7 +117,7 @@ impl World {
         });
         let mut sessions = self.sessions();
         let session = sessions.find(|of| index(&of.owner) == owner);
-        let bound = session.map(|of| (self.wall(of.not_before, -1), of.lease, self.closed_of(of)));
+        let bound = session.map(|of| (of.lease, self.closed_of(of)));
         let turn = self.state.turn.as_ref();
         let has_turn = turn.is_some_and(|of| index(&of.owner) == owner);
         let gone = self.gone.iter().filter(|gone| **gone == owner).count();

@@ -262,7 +262,7 @@ impl World {
         let dues = [self.due.wall.map(wall), self.due.tick.map(tick)];
         let due = dues.into_iter().flatten().min().unwrap_or(i64::MAX);
         let mut renewals = Vec::new();
-        for session in self.sessions() {
+        for session in self.sessions().filter(|_| !self.state.is_cut_off) {
             if let Some(end) = self.stored_lease_end(index(&session.owner)) {
                 renewals.push(wall(renewal(session, end)) - 1);
             }
@@ -300,11 +300,10 @@ fn connections(state: &Memory) -> BTreeSet<(Connection, Owner)> {
     bound
 }
 
-/// When a session is to be renewed whose lease ends then: a third of it is over, or it is tried again.
+/// When a session is to be renewed whose lease ends then: a third of it is over.
 pub(super) fn renewal(session: &Session, end: Wall) -> Wall {
     let third = (session.lease / 3).max(1);
-    let at = end.after(third).before(session.lease);
-    session.not_before.max(at)
+    end.after(third).before(session.lease)
 }
 
 /// Whether the server sees a waiter as it was told.
