@@ -150,13 +150,7 @@ impl Blocking for BlockedAcquire {
 
     fn timed_out(ctx: &Ctx) -> Reply {
         let is_handing_over = ctx.is_handing_over();
-        let place = if is_handing_over {
-            keep_place
-        } else {
-            give_up_place
-        };
-        let outcome = leave(ctx, place);
-        if let Some(outcome) = outcome {
+        if let Some(outcome) = leave(ctx, is_handing_over) {
             Self::reply(ctx, &outcome)
         } else if is_handing_over {
             // Here or at the other server, it asks again.
@@ -171,12 +165,7 @@ impl Blocking for BlockedAcquire {
     fn disconnected(ctx: &Ctx) {
         stats(Stats::disconnected);
         // While the cluster is down, the server itself unblocks all clients.
-        let place = if ctx.cluster_is_down() {
-            keep_place
-        } else {
-            give_up_place
-        };
-        if let Some(outcome) = leave(ctx, place) {
+        if let Some(outcome) = leave(ctx, ctx.cluster_is_down()) {
             not_received(outcome);
         }
     }
@@ -211,12 +200,17 @@ fn has_hung_up(ctx: &Ctx, connection: Connection) -> bool {
 }
 
 /// The server has ended the wait of the calling client. Returns the outcome that it was given in this iteration, if it
-/// was; else calls `place` for its place in the queue.
-fn leave(ctx: &Ctx, place: impl FnOnce(&LockId, &[u8], Ticket)) -> Option<Outcome> {
+/// was; else its place in the queue is kept or given up.
+fn leave(ctx: &Ctx, keeps_place: bool) -> Option<Outcome> {
     let client = blocked(|blocked| blocked.remove(ctx.client_id()))?;
     client.handle.discard();
     if client.outcome.is_none() {
         let request = client.request;
+        let place = if keeps_place {
+            keep_place
+        } else {
+            give_up_place
+        };
         place(&request.lock, &request.owner, request.ticket);
     }
     client.outcome

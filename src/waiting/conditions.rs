@@ -144,21 +144,9 @@ pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
 /// own bound, and the server has some work of its own with each client that is unblocked.
 const SLICE: u64 = 2000;
 
-/// A stretch of work, of at most [`SLICE`].
-#[derive(Clone, Copy, Debug)]
-pub struct Slice {
-    ends: u64,
-}
-
-impl Slice {
-    /// It begins now.
-    pub fn begin() -> Self {
-        let ends = clock::steady_micros().saturating_add(SLICE);
-        Self { ends }
-    }
-
-    /// Whether the rest is to be left to the next iteration.
-    pub fn is_over(self) -> bool {
-        clock::steady_micros() >= self.ends
-    }
+/// A stretch of work begins, of at most [`SLICE`]. What is returned tells whether it is over: the rest is left to the
+/// next iteration.
+pub fn begin_slice() -> impl Fn() -> bool {
+    let ends = clock::steady_micros().saturating_add(SLICE);
+    move || clock::steady_micros() >= ends
 }

@@ -11,7 +11,7 @@ use crate::server::clock::Alarm;
 use crate::server::{Ctx, events, is_replica};
 
 use super::clients;
-use super::conditions::{self, Slice};
+use super::conditions;
 use super::schedule::Ring;
 use super::state::{blocked, known_slots, listening, rest_if_idle, table, waiting};
 use super::step::set_timer;
@@ -104,7 +104,7 @@ fn do_what_was_noted(ctx: &Ctx) {
         ctx.warn_of_default_user();
     }
     if table(|table| table.noted()) > 0 && !ctx.writes_paused() {
-        work::go_on(ctx, Slice::begin());
+        work::go_on(ctx);
         if table(|table| table.noted()) > 0 {
             events::hurry();
         }
@@ -124,9 +124,9 @@ fn look_at_due_locks(ctx: &Ctx) {
         let later = now.tick_after(PAUSE);
         table(|table| due.iter().for_each(|id| table.postpone(id, later)));
     } else {
-        let slice = Slice::begin();
+        let is_over = conditions::begin_slice();
         let mut due = due.into_iter();
-        while let Some(id) = due.next().filter(|_| !slice.is_over()) {
+        while let Some(id) = due.next().filter(|_| !is_over()) {
             let mut work = table(|table| table.kept_work(&id));
             work.touch(QueueView::AsLeft);
             work::attend(ctx, &id, work);

@@ -117,9 +117,7 @@ pub fn is_session(id: &LockId, owner: &[u8]) -> bool {
 /// At most `most` of a database's locks with waiters, a session or shared holders, each with a number that grows: those
 /// with numbers behind `last`, from 0.
 pub fn locks_behind(db: i32, last: u64, most: usize) -> Vec<(u64, Rc<[u8]>)> {
-    let locks = state::table(|table| table.behind((db, last), most));
-    let of_db = locks.into_iter().take_while(|((of, _), _)| *of == db);
-    of_db.map(|((_, number), name)| (number, name)).collect()
+    state::table(|table| table.behind(db, last, most))
 }
 
 /// Microseconds since this server made `owner` a holder of a lock. `None` if it did not, or if

@@ -185,13 +185,11 @@ impl<'a> Run<'a> {
         (answer, due)
     }
 
-    /// What is tracked goes back into the table.
+    /// Something is tracked: it goes back into the table.
     fn keep(&mut self, due: Due) {
         let Scene { names, db, now, .. } = self.scene;
         let tracked = &mut self.taken.tracked;
-        if !tracked.is_empty() {
-            follow_iterations();
-        }
+        follow_iterations();
         if !tracked.line.is_empty() {
             events::follow_scores(self.ctx);
         }
@@ -209,10 +207,9 @@ impl<'a> Run<'a> {
             Err(panic) => (Err(panic), Some(Due::default())),
         };
         waiting(|waiting| waiting.greatest_token.set(self.taken.greatest));
-        if let Some(due) = due {
-            self.keep(due);
-        } else {
-            table(|table| table.forget(db, names.name()));
+        match due {
+            Some(due) if !self.taken.tracked.is_empty() => self.keep(due),
+            _ => table(|table| table.forget(db, names.name())),
         }
         if self.queue == QueueView::Hidden {
             table(|table| table.freeze(db, names.name()));

@@ -151,13 +151,9 @@ impl Table {
         }
     }
 
-    /// Puts back what is tracked of a lock after a step. Of a lock without waiters, session and shared holders nothing
-    /// is kept. It is due some time, and at the latest when it is to be looked at again whatever happens.
+    /// Puts back what is tracked of a lock with waiters, a session or shared holders after a step. It is due some time,
+    /// and at the latest when it is to be looked at again whatever happens.
     pub fn put(&mut self, db: i32, name: &[u8], tracked: &mut Tracked, due: Due, now: Now) {
-        if tracked.is_empty() {
-            self.forget(db, name);
-            return;
-        }
         let round = Millis::try_from(self.len() / LOOKS).unwrap_or(Millis::MAX);
         let latest = now.tick_after(round.max(ROUND));
         let locks = self.databases.get_mut(&db);
@@ -200,12 +196,9 @@ impl Table {
 
     /// A lock that is not tracked is not looked at again.
     pub fn look_no_more(&mut self, id: &LockId) {
-        let locks = self.databases.get_mut(&id.db);
-        if let Some(record) = locks.and_then(|locks| locks.get_mut(&id.name)) {
-            record.is_away = false;
-            self.schedule
-                .set(&record.id, &mut record.scheduled, Due::default());
-        }
+        // Nor is it known where its keys are.
+        self.has_come(id.db, &id.name);
+        self.reschedule(id, Due::default());
         self.forget_if_idle(id);
     }
 
@@ -224,6 +217,10 @@ impl Table {
             wall: None,
             tick: Some(tick),
         };
+        self.reschedule(id, due);
+    }
+
+    fn reschedule(&mut self, id: &LockId, due: Due) {
         let locks = self.databases.get_mut(&id.db);
         if let Some(record) = locks.and_then(|locks| locks.get_mut(&id.name)) {
             self.schedule.set(&record.id, &mut record.scheduled, due);
@@ -239,11 +236,13 @@ impl Table {
         tracked
     }
 
-    /// At most `most` of all locks, in their order, from behind `last` on.
-    pub fn behind(&self, last: Rank, most: usize) -> Vec<(Rank, Rc<[u8]>)> {
-        let locks = self.order.range((Bound::Excluded(last), Bound::Unbounded));
-        let locks = locks.map(|(rank, name)| (*rank, Rc::clone(name)));
-        locks.take(most).collect()
+    /// At most `most` of a database's locks that are tracked, each with its number: those with numbers behind `last`.
+    pub fn behind(&self, db: i32, last: u64, most: usize) -> Vec<(u64, Rc<[u8]>)> {
+        let range = (Bound::Excluded((db, last)), Bound::Included((db, u64::MAX)));
+        let locks = self.order.range(range).take(most);
+        locks
+            .map(|((_, number), name)| (*number, Rc::clone(name)))
+            .collect()
     }
 
     /// Forgets everything, but goes on with its numbers: a listing may go on, too.

@@ -12,7 +12,7 @@ use crate::keyspace::{Names, QueueView, names};
 use crate::server::{Ctx, events, in_cluster};
 use crate::stats::Stats;
 
-use super::conditions::{self, Slice};
+use super::conditions;
 use super::connections::{HandOffs, Sessions};
 use super::foreign;
 use super::record::{LockId, WORK_BATCH, Work};
@@ -22,11 +22,12 @@ use super::table::Table;
 
 /// Does what was noted until now, as far as there is time. Names that are not locks of the module cost little to check,
 /// so the batch grows with the backlog, which stays bounded however fast other clients write.
-pub fn go_on(ctx: &Ctx, slice: Slice) {
+pub fn go_on(ctx: &Ctx) {
+    let is_over = conditions::begin_slice();
     let noted = table(|table| table.noted());
     let mut done = 0;
     for _ in 0..noted.min(WORK_BATCH.max(noted / 8)) {
-        if done == WORK_BATCH || (done > 0 && slice.is_over()) {
+        if done == WORK_BATCH || (done > 0 && is_over()) {
             break;
         }
         if let Some((lock, work)) = table(Table::take_work) {
