@@ -41,8 +41,6 @@ struct CatchUp {
 pub struct Listening {
     /// Milliseconds of stalls and pauses until `since`.
     behind: Millis,
-    /// Milliseconds of the stall or pause that has just been, or still is.
-    missed: Millis,
     /// When an iteration began or ended last. `None` while there are no waiters.
     since: Option<Tick>,
     /// Whether writes were paused then.
@@ -78,11 +76,6 @@ impl Listening {
         self.heard.map_or(self.read, |(tick, _)| tick)
     }
 
-    /// Milliseconds of the stall or pause that has just been, or still is.
-    pub fn missed(&self) -> Millis {
-        self.missed
-    }
-
     /// Whether requests of a delay that is over may be unread.
     pub fn catches_up(&self) -> bool {
         self.late || self.catch_up.is_some()
@@ -103,11 +96,6 @@ impl Listening {
         let stall = match self.since.or(alarm) {
             Some(since) if self.late || self.paused => now.since(since),
             _ => 0,
-        };
-        self.missed = if stall > 0 {
-            self.missed.saturating_add(stall)
-        } else {
-            0
         };
         self.go_on(now, paused, stall);
     }
@@ -148,7 +136,6 @@ impl Listening {
         let stall = self.work_beyond_usual(now);
         let work = self.since.map_or(0, |since| now.since(since));
         self.delay = self.delay.max(work);
-        self.missed = self.missed.saturating_add(stall);
         self.sleeps_until = sleeps_until;
         self.go_on(now, paused, stall);
     }
@@ -160,7 +147,6 @@ impl Listening {
         self.late = false;
         self.delay = 0;
         self.catch_up = None;
-        self.missed = 0;
     }
 
     fn work_beyond_usual(&self, now: Tick) -> Millis {
@@ -198,7 +184,7 @@ mod tests {
         iteration(&mut listening, 1000, 1050, false);
         iteration(&mut listening, 2000, 2099, false);
         iteration(&mut listening, 3150, 3151, false);
-        assert_eq!((listening.behind(at(3200)), listening.missed()), (0, 0));
+        assert_eq!(listening.behind(at(3200)), 0);
         for began in [3152, 3251, 3252] {
             iteration(&mut listening, began, began, false);
         }
@@ -212,10 +198,7 @@ mod tests {
         listening.reads(at(1000));
         assert_eq!(listening.behind(at(7000)), 5900);
         listening.ends(at(7000), false, at(8000));
-        assert_eq!(
-            (listening.behind(at(7000)), listening.missed()),
-            (5900, 5900)
-        );
+        assert_eq!(listening.behind(at(7000)), 5900);
         // What was sent during the stall is unread.
         assert_eq!(listening.heard(at(7000)), Heard::at(at(1000), 0));
     }
@@ -231,13 +214,11 @@ mod tests {
         );
         listening.reads(at(8001));
         assert_eq!(listening.heard(at(8001)), Heard::at(at(1000), 0));
-        assert_eq!(listening.missed(), 7000);
         assert_eq!(listening.read_until(), at(1000));
         listening.ends(at(8002), false, at(9002));
         // An I/O thread may still be reading.
         iteration(&mut listening, 8003, 8003, false);
         assert_eq!(listening.heard(at(8003)), Heard::at(at(1000), 0));
-        assert_eq!(listening.missed(), 0);
         iteration(&mut listening, 8004, 8004, false);
         iteration(&mut listening, 8202, 8202, false);
         assert!(listening.catches_up());
@@ -262,7 +243,6 @@ mod tests {
         iteration(&mut listening, 1202, 1203, true);
         iteration(&mut listening, 1303, 1304, false);
         assert_eq!(listening.behind(at(1304)), 202);
-        assert_eq!(listening.missed(), 202);
     }
 
     #[test]
@@ -271,14 +251,7 @@ mod tests {
             let mut listening = Listening::default();
             iteration(&mut listening, 1000, 1001, false);
             listening.begins(at(begins), false, None);
-            assert_eq!(
-                (listening.behind(at(begins)), listening.missed()),
-                (missed, missed)
-            );
-            listening.ends(at(begins), false, at(begins));
-            // A stall that is over is told until the next iteration that is in time.
-            listening.begins(at(begins), false, None);
-            assert_eq!(listening.missed(), 0);
+            assert_eq!(listening.behind(at(begins)), missed);
         }
     }
 
@@ -288,6 +261,6 @@ mod tests {
         iteration(&mut listening, 1000, 1001, false);
         listening.rests();
         iteration(&mut listening, 9000, 9001, false);
-        assert_eq!((listening.behind(at(9001)), listening.missed()), (0, 0));
+        assert_eq!(listening.behind(at(9001)), 0);
     }
 }

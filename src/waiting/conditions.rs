@@ -6,7 +6,7 @@ use std::ffi::CStr;
 
 use crate::config;
 use crate::keyspace::Names;
-use crate::lock::{Millis, Now, Rules, Tick, token};
+use crate::lock::{Heard, Millis, Now, Rules, Tick, token};
 use crate::server::cluster::SlotState;
 use crate::server::{Ctx, clock, in_cluster};
 
@@ -14,16 +14,23 @@ use super::record::LockId;
 use super::slots::DOUBT;
 use super::state::{known_slots, listening, waiting};
 
-/// The server's clocks.
+/// The server's clocks. If it has not listened since they were last read, waiters could not ask: those of which only
+/// the score is known count as alive for the same time again.
 pub fn now() -> Now {
     let steady = clock::steady_micros();
     let tick = Tick::of(steady);
-    listening(|listening| Now {
+    let now = listening(|listening| Now {
         micros: clock::wall_micros(),
         steady,
         behind: listening.behind(tick),
         heard: listening.heard(tick),
-    })
+    });
+    let before = waiting(|waiting| waiting.behind.replace(now.behind));
+    // What was heard stays behind for a while after a delay: a grace that ends now would not be over yet.
+    if now.behind > before {
+        extend_grace(now, now.behind - before);
+    }
+    now
 }
 
 /// The steady clock alone.
@@ -45,18 +52,14 @@ pub fn rules() -> Rules {
 
 /// Waiters that are found in the keys count as alive for one turn from now.
 pub fn grant_grace() {
-    make_up_for(Millis::MAX);
+    extend_grace(now(), Millis::MAX);
 }
 
-/// The server has not listened for `missed` milliseconds, in which waiters could not ask. Waiters of which only the
-/// score is known count as alive for the same time again, and for one turn at most.
-pub fn make_up_for(missed: Millis) {
-    if missed == 0 {
-        // What was heard stays behind for a while after a delay: a grace that ends now would not be over yet.
-        return;
-    }
-    let until = now().listening_after(missed.min(config::TURN.get()));
-    waiting(|waiting| waiting.grace.update(|grace| grace.max(until)));
+/// Waiters of which only the score is known count as alive for longer, and for one turn from now at most.
+fn extend_grace(now: Now, by: Millis) {
+    let latest = now.listening_after(config::TURN.get());
+    let longer = |grace: Heard| grace.max(now.listening()).after(by).min(latest);
+    waiting(|waiting| waiting.grace.update(longer));
 }
 
 /// Moves the next token this far ahead of this server's clock, which starts, or takes over from another server.

@@ -42,7 +42,6 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
     if is_any_lock_tracked() {
         let alarm = alarm();
         listening(|listening| listening.begins(began, ctx.writes_paused(), alarm));
-        conditions::make_up_for(listening(|listening| listening.missed()));
     } else {
         listening(Listening::rests);
     }

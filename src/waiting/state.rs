@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 
 use crate::keyspace::{QueueView, Taken};
-use crate::lock::{Heard, Listening, Tick};
+use crate::lock::{Heard, Listening, Millis, Tick};
 use crate::server::{events, is_replica};
 use crate::stats::Stats;
 
@@ -36,6 +36,8 @@ pub struct Waiting {
     pub greatest_token: Cell<i64>,
     /// Until when waiters that are found in the keys count as alive.
     pub grace: Cell<Heard>,
+    /// How far the listening clock was behind when it was last read.
+    pub behind: Cell<Millis>,
     /// Until when permissions may have changed last.
     pub permissions_change: Cell<Tick>,
     /// [`event_loop`](super::event_loop): how many iterations have had nothing to do.
