@@ -58,8 +58,10 @@ fn top_shows_what_goes_on_and_locks_all_that_is_a_lock() {
     ]);
     let top = || said(&server, "top --interval 10ms");
     let out = top();
-    let rates = "hand-offs=0.0/s acquisitions=0.0/s ";
-    assert!(out.starts_with(rates), "{out}");
+    assert!(
+        out.starts_with("hand-offs=0.0/s acquisitions=0.0/s "),
+        "{out}"
+    );
     let figures = format!(" blocked=0 sessions=1 locks=3\n{BUSY}");
     assert!(out.ends_with(&figures), "{out}");
     assert_eq!(said(&server, "locks --busy"), BUSY);
@@ -85,8 +87,7 @@ fn top_shows_what_goes_on_and_locks_all_that_is_a_lock() {
     client.run_many((0..1_000).map(|n| format!("FAIRLOCK.ACQUIRE s{n} a SESSION")));
     let out = top();
     // One of them has two holders.
-    let notice = " only 999 locks are shown: ";
-    assert!(out.contains(notice), "{out}");
+    assert!(out.contains(" only 999 locks are shown: "), "{out}");
     assert_eq!(out.lines().count(), 1_001);
     client.run_many((0..3_000).map(|n| format!("FAIRLOCK.ACQUIRE l{n} a LEASE 600000")));
     let listed = program::ended(server.port, "locks").said();

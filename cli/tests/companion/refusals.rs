@@ -39,17 +39,16 @@ fn a_user_needs_little() {
     let commands = "+fairlock.info +fairlock.holders +fairlock.acquire +fairlock.release";
     client.run(&format!("ACL SETUSER ann on >secret ~k {commands}"));
     client.run("ACL SETUSER ben on >secret +info");
-    let starts = |user: &str, arguments: &str| program::start_as(user, server.port, arguments);
+    let ann = |arguments: &str| program::start_as("ann:secret", server.port, arguments);
     for how in ["--limit=1", "--shared"] {
-        starts("ann:secret", &format!("exec k {how} -- true"))
-            .end()
-            .said();
+        ann(&format!("exec k {how} -- true")).end().said();
     }
-    starts("ben:secret", "metrics").end().said();
+    let ben = program::start_as("ben:secret", server.port, "metrics");
+    ben.end().said();
     client.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE other holder LEASE 600000");
     client.run("ACL SETUSER cid on >secret ~k +info +fairlock.locks");
-    let cid = |arguments: &str| starts("cid:secret", arguments).end();
+    let cid = |arguments: &str| program::start_as("cid:secret", server.port, arguments).end();
     assert_eq!(cid("locks --busy").said(), "");
     client.run("ACL SETUSER cid +scan");
     cid("locks").failed(69, "fairlock.info");
@@ -57,14 +56,12 @@ fn a_user_needs_little() {
     let locks = cid("locks").said();
     assert!(locks.starts_with("k holder=holder ") && locks.lines().count() == 1);
     // Without the queue its place is not known.
-    let waits = starts("ann:secret", EXEC);
+    let waits = ann(EXEC);
     waits.wait_for_error("waiting for the lock k: holder holds it, 1 wait\n");
     client.int("FAIRLOCK.RELEASE k holder");
     waits.end().failed(0, "");
     client.run("ACL SETUSER ann -fairlock.holders");
-    starts("ann:secret", EXEC)
-        .end()
-        .failed(69, "fairlock.holders");
+    ann(EXEC).end().failed(69, "fairlock.holders");
 }
 
 #[test]
