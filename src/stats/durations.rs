@@ -47,39 +47,21 @@ impl Durations {
         }
     }
 
-    /// How many were no longer than each of [`BOUNDS`], and how many there are.
-    fn cumulative(&self) -> ([u64; BOUNDS.len()], u64) {
-        let mut counts = [0; BOUNDS.len()];
-        let Some(histogram) = &self.histogram else {
-            return (counts, 0);
-        };
-        for recorded in histogram.iter_recorded() {
-            // The lowest of the durations that the histogram counts as this one.
-            let least = histogram.lowest_equivalent(recorded.value_iterated_to());
-            for (count, _) in counts
-                .iter_mut()
-                .zip(BOUNDS)
-                .filter(|(_, bound)| least <= *bound)
-            {
-                *count += recorded.count_at_value();
-            }
-        }
-        (counts, histogram.len())
-    }
-
     /// Writes the percentiles, and a cumulative histogram as Prometheus has it, which can be summed over servers and
     /// compared over time.
     pub fn write(&self, section: &mut Section, name: &str) {
+        let Some(histogram) = &self.histogram else {
+            return;
+        };
         for (part, share) in [("p50", 0.5), ("p99", 0.99), ("max", 1.0)] {
-            let histogram = self.histogram.as_ref();
-            let value = histogram.map_or(0, |histogram| histogram.value_at_quantile(share));
+            let value = histogram.value_at_quantile(share);
             section.number(&format!("{name}_{part}_usec"), value);
         }
-        let (counts, all) = self.cumulative();
-        for (bound, count) in BOUNDS.iter().zip(counts) {
+        for bound in BOUNDS {
+            let count = histogram.count_between(0, bound);
             section.number(&format!("{name}_usec_le_{bound}"), count);
         }
         section.number(&format!("{name}_usec_sum"), self.sum);
-        section.number(&format!("{name}_usec_count"), all);
+        section.number(&format!("{name}_usec_count"), histogram.len());
     }
 }

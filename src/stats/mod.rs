@@ -57,10 +57,6 @@ pub struct Stats {
     hasher: RandomState,
 }
 
-fn add(count: &mut u64) {
-    *count = count.wrapping_add(1);
-}
-
 impl Stats {
     /// Counts one thing that happened to a lock.
     pub fn count(&mut self, event: &Event, db: i32, lock: &[u8], now: Now) {
@@ -70,7 +66,7 @@ impl Stats {
                 waited: None,
                 shared,
             } => {
-                add(&mut counters.immediate);
+                counters.immediate += 1;
                 self.held(db, lock, *shared, now);
             }
             Event::Acquired {
@@ -78,22 +74,22 @@ impl Stats {
                 shared,
             }
             | Event::Granted { waited, shared, .. } => {
-                add(&mut counters.handed_off);
+                counters.handed_off += 1;
                 self.waits.record(*waited);
                 self.held(db, lock, *shared, now);
             }
-            Event::HeldAgain { .. } => add(&mut counters.reentrant),
+            Event::HeldAgain { .. } => counters.reentrant += 1,
             Event::Released { since } => {
-                add(&mut counters.releases);
-                self.released(db, lock, *since, now);
+                counters.releases += 1;
+                self.released(db, lock, *since, now.steady);
             }
             Event::LeaseEnded { since } => {
-                add(&mut counters.lease_ends);
-                self.released(db, lock, *since, now);
+                counters.lease_ends += 1;
+                self.released(db, lock, *since, now.steady);
             }
-            Event::Cancelled { .. } => add(&mut counters.cancels),
-            Event::Reaped { .. } => add(&mut counters.reaped),
-            Event::TakenOver { .. } => add(&mut counters.take_overs),
+            Event::Cancelled { .. } => counters.cancels += 1,
+            Event::Reaped { .. } => counters.reaped += 1,
+            Event::TakenOver { .. } => counters.take_overs += 1,
             Event::Enqueued
             | Event::Left { .. }
             | Event::WakeUp { .. }
@@ -104,12 +100,12 @@ impl Stats {
 
     /// A blocked client's time was up.
     pub fn timed_out(&mut self) {
-        add(&mut self.counters.timeouts);
+        self.counters.timeouts += 1;
     }
 
     /// A blocked client's connection has closed.
     pub fn disconnected(&mut self) {
-        add(&mut self.counters.disconnects);
+        self.counters.disconnects += 1;
     }
 
     fn hash(&self, db: i32, lock: &[u8]) -> u64 {
@@ -123,13 +119,14 @@ impl Stats {
         }
     }
 
-    fn released(&mut self, db: i32, lock: &[u8], since: Option<u64>, now: Now) {
-        match since {
-            Some(since) => self.holds.record(now.steady.saturating_sub(since)),
-            None => {
-                self.record_hold(db, lock, now.steady);
-            }
+    /// A holder has lost the lock, which a shared holder got at `since`. False if an exclusive one did not get it here.
+    fn released(&mut self, db: i32, lock: &[u8], since: Option<u64>, steady: u64) -> bool {
+        let since = since.or_else(|| self.held.remove(&self.hash(db, lock)));
+        give_back(&mut self.held);
+        if let Some(since) = since {
+            self.holds.record(steady.saturating_sub(since));
         }
+        since.is_some()
     }
 
     /// Microseconds since this server granted the lock to its holder. `None` if it did not, or
@@ -139,22 +136,13 @@ impl Stats {
         Some(now.steady.saturating_sub(*since))
     }
 
-    fn record_hold(&mut self, db: i32, lock: &[u8], steady: u64) -> bool {
-        let since = self.held.remove(&self.hash(db, lock));
-        give_back(&mut self.held);
-        if let Some(since) = since {
-            self.holds.record(steady.saturating_sub(since));
-        }
-        since.is_some()
-    }
-
     /// A key has expired: the lease has ended, if it is that of a lock acquired here.
     pub fn expired(&mut self, db: i32, key: &[u8]) {
         if self.held.is_empty() {
             return;
         }
-        if self.record_hold(db, key, clock::steady_micros()) {
-            add(&mut self.counters.lease_ends);
+        if self.released(db, key, None, clock::steady_micros()) {
+            self.counters.lease_ends += 1;
         }
     }
 
