@@ -89,10 +89,7 @@ impl Names {
 
     /// The channel on which a waiter of this lock is woken.
     pub fn channel(&self, owner: &[u8]) -> Str {
-        let mut name = self.channels();
-        name.push(b':');
-        name.extend_from_slice(owner);
-        string(&name)
+        string(&[&self.channels()[..], b":", owner].concat())
     }
 }
 
