@@ -6,7 +6,7 @@ use crate::server::Kind;
 
 use super::open_lock::OpenLock;
 use super::repair;
-use super::tracked::{QueueView, Unusable};
+use super::tracked::{QueueView, Unusable, require_kinds};
 use super::write;
 
 impl OpenLock<'_> {
@@ -16,15 +16,11 @@ impl OpenLock<'_> {
     /// [`Unusable`] if the lock, queue or deadline key holds something else; nothing has been
     /// written then.
     pub fn prepare(&mut self, queue: QueueView) -> Result<(), Unusable> {
-        let are_usable = self.lock.fits(Kind::Hash)
-            && self.queue.fits(Kind::List)
-            && self.scores.fits(Kind::ZSet);
-        if !are_usable {
-            let expiries = [&self.lock, &self.queue, &self.scores].map(write::expiry);
-            return Err(Unusable {
-                expires: expiries.into_iter().flatten().min(),
-            });
-        }
+        require_kinds(&[
+            (&self.lock, Kind::Hash),
+            (&self.queue, Kind::List),
+            (&self.scores, Kind::ZSet),
+        ])?;
         let touched = queue.is_touched();
         let may_be_shared = touched || self.tracked.shared.is_some();
         if may_be_shared && !self.frozen {
@@ -45,23 +41,11 @@ impl OpenLock<'_> {
         Ok(())
     }
 
-    /// Whether the queue and the scores look as this server left them, in length and, if the
-    /// lock is free, at the head. Key events report most changes from outside the module; this detects changes
-    /// without an event.
-    fn queue_is_as_tracked(&mut self) -> bool {
+    /// Whether the queue and the scores are as long as this server left them. Key events report most changes from
+    /// outside the module; this detects changes without an event.
+    fn queue_is_as_tracked(&self) -> bool {
         let length = self.tracked.line.len();
-        let is_as_long = self.queue.len() == length && self.scores.len() == length;
-        is_as_long && (self.is_held() || self.head_is_as_tracked())
-    }
-
-    /// Whether the list begins with the head that is tracked. Called before the head is served: a waiter that is
-    /// not in the list is never served.
-    pub(super) fn head_is_as_tracked(&mut self) -> bool {
-        let Some(head) = self.tracked.line.nth(0) else {
-            return true;
-        };
-        let found = self.queue.list_get(0);
-        found.is_some_and(|found| found.as_slice() == &**head)
+        self.queue.len() == length && self.scores.len() == length
     }
 
     /// Deletes the hash if another client took the owner out of it and left only the token. A hash without an expiry
@@ -85,24 +69,14 @@ impl OpenLock<'_> {
         }
     }
 
-    /// The list's index of a waiter. If another client has changed the list, that is detected here, and repaired.
-    fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
-        let index = self.tracked.line.position(owner)?;
-        let found = self.queue.list_get(index);
-        if found.is_some_and(|found| found.as_slice() == owner) {
-            return Some(index);
-        }
-        repair::repair(self, false);
-        self.tracked.line.position(owner)
-    }
-
-    /// Takes an owner out of what is tracked of the queue. Returns its index in the list, where it still is.
+    /// Takes an owner out of what is tracked of the queue. Returns its index in the list, where it still is. If another
+    /// client has changed the list, that is detected here, and repaired.
     pub(super) fn forget_place(&mut self, owner: &[u8]) -> Option<usize> {
-        if self.frozen {
-            return None;
+        let index = self.line()?.position(owner)?;
+        let found = self.queue.list_get(index);
+        if found.is_none_or(|found| found.as_slice() != owner) {
+            repair::repair(self, false);
         }
-        let index = self.index_in_list(owner)?;
-        self.tracked.line.remove(owner);
-        Some(index)
+        self.tracked.line.remove(owner)
     }
 }

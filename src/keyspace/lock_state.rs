@@ -14,7 +14,6 @@ use crate::server::{Access, Kind, decimal};
 use super::fields::{TOKEN, hold_count, token_of, token_text};
 use super::number::number;
 use super::open_lock::OpenLock;
-use super::repair;
 use super::tracked::Line;
 use super::write;
 
@@ -52,14 +51,12 @@ impl State for OpenLock<'_> {
         if self.lock.is_empty() {
             return Holds::None;
         }
-        match self.count_of(owner) {
-            None => Holds::None,
-            Some(count) => {
-                let count = hold_count(count.as_slice());
-                self.known.is_counted = count.is_some();
-                count.map_or(Holds::Unreadable, Holds::Count)
-            }
-        }
+        let Some(count) = self.count_of(owner) else {
+            return Holds::None;
+        };
+        let count = hold_count(count.as_slice());
+        self.known.is_counted = count.is_some();
+        count.map_or(Holds::Unreadable, Holds::Count)
     }
 
     fn is_lock(&mut self) -> bool {
@@ -67,19 +64,16 @@ impl State for OpenLock<'_> {
             return true;
         }
         let fields = self.lock.len();
-        let named = match fields {
-            2 if self.token().is_some() => 1,
-            2 => 2 - usize::from(TOKEN.with(|field| self.lock.hash_get(field)).is_some()),
-            _ => fields,
-        };
-        if named != 1 {
+        let has_token = fields == 2
+            && (self.token().is_some() || TOKEN.with(|field| self.lock.hash_get(field)).is_some());
+        if fields - usize::from(has_token) != 1 {
             return false;
         }
         self.known.is_counted
             || match self.lock.hash_named() {
                 Some((_, count)) => hold_count(&count).is_some(),
                 // The owner's field has expired. The server counts it until it has deleted it.
-                None => fields == 2,
+                None => has_token,
             }
     }
 
@@ -108,9 +102,6 @@ impl State for OpenLock<'_> {
         }
         self.delete_lock();
         self.forget_shared();
-        if !self.frozen && !self.head_is_as_tracked() {
-            repair::repair(self, false);
-        }
     }
 
     fn count_down(&mut self) {
@@ -207,7 +198,7 @@ impl State for OpenLock<'_> {
         if let Some(index) = self.forget_place(owner) {
             fault::point("out-of-the-queue", owner);
             let owner = self.known.named.get(owner);
-            write::remove_at(&mut self.queue, index, owner);
+            write::remove_at(&mut self.queue, index, owner, None);
             write::remove_member(&mut self.scores, owner);
         }
     }
@@ -216,7 +207,8 @@ impl State for OpenLock<'_> {
         if let Some(index) = self.forget_place(owner) {
             let owner = self.known.named.get(owner);
             write::remove_member(&mut self.scores, owner);
-            write::withdraw_at(&mut self.queue, index, owner);
+            // The script uses LREM, wherever in the queue its owner is.
+            write::remove_at(&mut self.queue, index, owner, Some(c"lrem"));
         }
     }
 

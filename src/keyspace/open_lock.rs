@@ -78,15 +78,9 @@ impl<'c> OpenLock<'c> {
         now: Now,
         queue: QueueView,
     ) -> Self {
-        let Taken {
-            tracked,
-            greatest,
-            events,
-            ..
-        } = taken;
         let frozen = queue == QueueView::Hidden;
         // Usually there are no waiters, and opening a key that does not exist is cheaper for reading.
-        let access = if frozen || (tracked.line.is_empty() && !queue.is_touched()) {
+        let access = if frozen || (taken.tracked.line.is_empty() && !queue.is_touched()) {
             Access::Read
         } else {
             Access::Write
@@ -94,9 +88,9 @@ impl<'c> OpenLock<'c> {
         Self {
             ctx,
             names,
-            tracked,
-            greatest,
-            events,
+            tracked: &mut taken.tracked,
+            greatest: &mut taken.greatest,
+            events: &mut taken.events,
             rules,
             now,
             frozen,
@@ -113,11 +107,7 @@ impl<'c> OpenLock<'c> {
     /// # Errors
     /// [`Refusal::Moving`].
     pub fn require_queue(&self) -> Result<(), Refusal> {
-        if self.frozen {
-            Err(Refusal::Moving)
-        } else {
-            Ok(())
-        }
+        (!self.frozen).then_some(()).ok_or(Refusal::Moving)
     }
 
     /// Refuses a step that needs all holders, if some may be hidden.
@@ -126,11 +116,8 @@ impl<'c> OpenLock<'c> {
     /// [`Refusal::Moving`].
     pub fn require_holders(&self) -> Result<(), Refusal> {
         let may_have_several = || self.tracked.shared.is_some() || self.lock.len() > 2;
-        if self.frozen && may_have_several() {
-            Err(Refusal::Moving)
-        } else {
-            Ok(())
-        }
+        let may_be_hidden = self.frozen && may_have_several();
+        (!may_be_hidden).then_some(()).ok_or(Refusal::Moving)
     }
 
     /// What is tracked of the queue, as far as the rules may see it.

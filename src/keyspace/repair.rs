@@ -18,19 +18,16 @@ pub fn repair(lock: &mut OpenLock<'_>, is_loaded: bool) {
     let now = lock.now;
     let listed = read_list(&mut lock.queue);
     let scores = read_scores(&mut lock.scores);
-    forget_holder(lock, &listed);
-    let order = merge(&listed, &lock.tracked.line, &scores, now);
+    let known = std::mem::take(&mut lock.tracked.line);
+    let mut order = merge(&listed, &known, &scores, now);
+    // A waiter that took the lock by a script was taken out of the queue by that script, so it is not restored.
+    let is_listed: HashSet<&Owner> = listed.iter().collect();
+    order.retain(|owner| {
+        let waiter = known.get(owner).filter(|waiter| waiter.ticket().is_none());
+        waiter.is_none() || is_listed.contains(owner) || lock.holds(owner) == Holds::None
+    });
 
     write_list(&mut lock.queue, &listed, &order);
-    let kept: HashSet<&Owner> = order.iter().collect();
-    let dropped: Vec<Str> = scores
-        .keys()
-        .filter(|owner| !kept.contains(owner))
-        .map(|owner| string(owner))
-        .collect();
-    write::remove_members(&mut lock.scores, &dropped);
-
-    let known = std::mem::take(&mut lock.tracked.line);
     let mut line = Line::default();
     for (index, owner) in order.into_iter().enumerate() {
         let waiter = known.get(&owner);
@@ -45,13 +42,12 @@ pub fn repair(lock: &mut OpenLock<'_>, is_loaded: bool) {
         }
         line.push(owner, Waiter { score, ..waiter });
     }
+    let dropped = scores.keys().filter(|owner| line.get(owner).is_none());
+    let dropped: Vec<Str> = dropped.map(|owner| string(owner)).collect();
+    write::remove_members(&mut lock.scores, &dropped);
     lock.tracked.line = line;
     // Another key may be in the place of the old one.
-    lock.tracked.wide.scores = false;
-    let head = lock.tracked.line.nth(0);
-    if lock.tracked.turn.as_ref().map(|turn| &turn.owner) != head {
-        lock.tracked.turn = None;
-    }
+    lock.tracked.has_wide_scores = false;
 }
 
 /// A waiter that is not named as Redisson names its own is fairlock's, from before a restart or a failover: it asks
@@ -69,22 +65,6 @@ fn count_as_polling(lock: &OpenLock<'_>, owner: &[u8], waiter: &mut Waiter, scor
 fn lives_until(lock: &OpenLock<'_>, waiter: &mut Waiter, score: Wall) {
     let left = score.since(lock.now.wall());
     waiter.deadline = waiter.deadline.max(lock.now.listening_after(left));
-}
-
-/// A polling waiter that took the lock by a script was taken out of the queue by that script, so it is not
-/// restored.
-fn forget_holder(lock: &mut OpenLock<'_>, listed: &[Owner]) {
-    let is_listed: HashSet<&Owner> = listed.iter().collect();
-    let unlisted = lock.tracked.line.iter().filter(|(owner, waiter)| {
-        let polling = matches!(waiter.presence, Presence::Polling | Presence::Asked);
-        polling && !is_listed.contains(owner)
-    });
-    let unlisted: Vec<Owner> = unlisted.map(|(owner, _)| Owner::clone(owner)).collect();
-    for owner in unlisted {
-        if lock.holds(&owner) != Holds::None {
-            lock.tracked.line.remove(&owner);
-        }
-    }
 }
 
 /// Gives a waiter that has no score in the keys the one that it would have in a queue that has just

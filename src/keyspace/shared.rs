@@ -15,7 +15,7 @@ use crate::server::{Access, Key, Kind, string};
 
 use super::fields::{entry, hold_count, read_entry};
 use super::open_lock::OpenLock;
-use super::tracked::Unusable;
+use super::tracked::{Unusable, require_kinds};
 use super::write;
 
 /// The holders that a lock's hash names.
@@ -25,21 +25,6 @@ fn named_holders(lock: &Key<'_>) -> Vec<Owner> {
     holders.map(|(name, _)| Owner::from(name)).collect()
 }
 
-/// Fits the leases to an expiry that another client has set: no lease ends later, and the last one ends then.
-fn fit_leases(holders: &mut SharedHolders, expiry: Option<Wall>) {
-    let (Some(expiry), Some(last)) = (expiry, holders.last_end()) else {
-        return;
-    };
-    if expiry > last
-        && let Some(owner) = holders.last()
-    {
-        holders.change(&owner, |holder| holder.lease_end = expiry);
-    }
-    while let Some(owner) = holders.last().filter(|_| holders.last_end() > Some(expiry)) {
-        holders.change(&owner, |holder| holder.lease_end = expiry);
-    }
-}
-
 impl OpenLock<'_> {
     /// Opens the key of the shared holders.
     ///
@@ -47,12 +32,7 @@ impl OpenLock<'_> {
     /// [`Unusable`] if the key holds something else.
     pub(super) fn open_shared(&mut self) -> Result<(), Unusable> {
         let key = self.ctx.open(&self.names.shared, Access::Write);
-        if !key.fits(Kind::Hash) {
-            let expiries = [&key, &self.lock].map(write::expiry);
-            return Err(Unusable {
-                expires: expiries.into_iter().flatten().min(),
-            });
-        }
+        require_kinds(&[(&key, Kind::Hash), (&self.lock, Kind::Hash)])?;
         self.shared = Some(key);
         Ok(())
     }
@@ -71,21 +51,19 @@ impl OpenLock<'_> {
 
     /// Repairs the keys and what is tracked, if the lock's holders are not as this server left them.
     pub(super) fn mend_shared_if_touched(&mut self) {
-        let is_written = self.shared.as_ref().is_some_and(|key| !key.is_empty());
-        let may_be = is_written || self.tracked.shared.is_some() && !self.frozen;
-        if may_be && !self.shared_is_as_tracked() {
+        if !self.frozen && !self.shared_is_as_tracked() {
             self.mend_shared();
         }
     }
 
     fn shared_is_as_tracked(&mut self) -> bool {
-        let expiry = self.lease_end();
         let written = self.shared.as_ref().map_or(0, Key::len);
         let Some(shared) = &self.tracked.shared else {
             return written == 0;
         };
+        let (holders, last_end) = (shared.count(), shared.last_end());
         let named = self.lock.len().saturating_sub(1);
-        written == shared.count() && named == shared.count() && expiry == shared.last_end()
+        written == holders && named == holders && self.lease_end() == last_end
     }
 
     /// Makes the lock's hash, the other key and what is tracked agree.
@@ -99,56 +77,43 @@ impl OpenLock<'_> {
         }
         let holders = named_holders(&self.lock);
         let written = self.written_holders();
-        if !self.is_shared(&holders, &written) {
-            self.lose_shared();
-            return;
+        let mut tracked = self.tracked.shared.take().unwrap_or_default();
+        let now = self.now.wall();
+        // The entries may be left of holders whose leases were over before another client took the lock.
+        let lives = |text: &Vec<u8>| read_entry(text).is_some_and(|holder| holder.lease_end >= now);
+        let is_known =
+            |owner: &Owner| tracked.get(owner).is_some() || written.get(owner).is_some_and(lives);
+        if !holders.iter().any(is_known) {
+            // Another client has put a hash in the lock's place that is none of its holders'.
+            self.lose(&tracked);
+            return self.forget_shared();
         }
         // An earlier run of the server may have given them their tokens, by a clock that was ahead.
         self.token();
         let expiry = self.lease_end();
         let mut mended = SharedHolders::default();
-        let mut tracked = self.tracked.shared.take().unwrap_or_default();
         for owner in holders {
-            let known = tracked
-                .remove(&owner)
-                .or_else(|| written.get(&owner).cloned());
+            let known = tracked.remove(&owner);
+            let known = known.or_else(|| read_entry(written.get(&owner)?));
             // Another client wrote this holder: it counts as exclusive, until the key expires.
-            let holder = known.unwrap_or_else(|| {
-                let end = expiry.unwrap_or(self.now.wall());
+            let mut holder = known.unwrap_or_else(|| {
+                let end = expiry.unwrap_or(now);
                 Holder::new(Terms::UNKNOWN, end, 0, None)
             });
+            // Another client may have set the expiry: no lease ends later, and the last one ends then.
+            holder.lease_end = holder.lease_end.min(expiry.unwrap_or(holder.lease_end));
             mended.insert(owner, holder);
         }
-        for (owner, lost) in tracked.iter() {
-            // Another client took this holder out: the rules find its lease over, and end its session.
-            let mut lost = lost.clone();
-            lost.lease_end = Wall::default();
-            mended.insert(Owner::clone(owner), lost);
+        if let (Some(last), Some(expiry)) = (mended.last(), expiry) {
+            mended.change(&last, |holder| holder.lease_end = expiry);
         }
-        fit_leases(&mut mended, expiry);
-        self.write_mended(&mended, &written);
-        self.tracked.shared = Some(Box::new(mended));
-        // Other keys may be in their place.
-        self.tracked.wide.holders = false;
-        self.set_expiry_of_shared();
+        self.lose(&tracked);
+        self.write_mended(mended, written);
     }
 
-    /// Whether a hash with these holders is this lock as held by several: one of them at least is known as such. The
-    /// entries may be left of holders whose leases were over before another client took the lock.
-    fn is_shared(&self, holders: &[Owner], written: &HashMap<Owner, Holder>) -> bool {
-        let shared = self.tracked.shared.as_ref();
-        let now = self.now.wall();
-        holders.iter().any(|owner| {
-            let lives = |holder: &Holder| holder.lease_end >= now;
-            shared.is_some_and(|shared| shared.get(owner).is_some())
-                || written.get(owner).is_some_and(lives)
-        })
-    }
-
-    /// Another client has put a hash in the lock's place that is none of its holders': they have lost the lock.
-    fn lose_shared(&mut self) {
-        let lost = self.tracked.shared.take().unwrap_or_default();
-        for (owner, holder) in lost.iter() {
+    /// These have lost the lock: another client has taken them out of its hash.
+    fn lose(&mut self, holders: &SharedHolders) {
+        for (owner, holder) in holders.iter() {
             let session = holder.session.iter();
             for (connection, _) in session.flat_map(|session| &session.holders) {
                 let (connection, owner) = (*connection, Owner::clone(owner));
@@ -157,44 +122,35 @@ impl OpenLock<'_> {
             let since = holder.since;
             self.emit(Event::LeaseEnded { since });
         }
-        self.forget_shared();
     }
 
-    /// What the shared-holders key says.
-    fn written_holders(&self) -> HashMap<Owner, Holder> {
-        let fields = self
-            .shared
-            .as_ref()
-            .map(|key| key.some_hash_fields(usize::MAX));
-        let entries = fields.into_iter().flatten();
-        let read = entries.filter_map(|(name, text)| Some((Owner::from(name), read_entry(&text)?)));
-        read.collect()
+    /// What the shared-holders key says of each holder.
+    fn written_holders(&self) -> HashMap<Owner, Vec<u8>> {
+        let key = self.shared.as_ref();
+        let fields = key.map(|key| key.some_hash_fields(usize::MAX));
+        let fields = fields.into_iter().flatten();
+        fields
+            .map(|(name, text)| (Owner::from(name), text))
+            .collect()
     }
 
-    fn write_mended(&mut self, holders: &SharedHolders, written: &HashMap<Owner, Holder>) {
+    fn write_mended(&mut self, holders: SharedHolders, mut written: HashMap<Owner, Vec<u8>>) {
         for (owner, holder) in holders.iter() {
-            if written.get(owner).map(entry) != Some(entry(holder)) {
+            if written.remove(owner) != Some(entry(holder)) {
                 self.write_shared(owner, holder);
             }
         }
-        let strangers = written.keys().filter(|owner| holders.get(owner).is_none());
         if let Some(key) = &mut self.shared {
-            for owner in strangers {
-                write::remove_field(key, &string(owner));
+            for stranger in written.keys() {
+                write::remove_field(key, &string(stranger));
             }
         }
-    }
-
-    /// The lock's key lasts as long as the last lease, the other one at least as long.
-    fn set_expiry_of_shared(&mut self) {
-        let shared = self.tracked.shared.as_ref();
-        let Some(last) = shared.and_then(|shared| shared.last_end()) else {
-            return;
-        };
-        if self.lease_end() == Some(last) {
-            self.keep_shared_key_until(last);
-        } else {
-            self.set_lease_end(last);
+        let last_end = holders.last_end();
+        self.tracked.shared = Some(Box::new(holders));
+        // Other keys may be in their place.
+        self.tracked.has_wide_holders = false;
+        if let Some(last_end) = last_end {
+            self.set_lease_end(last_end);
         }
     }
 
@@ -234,7 +190,7 @@ impl OpenLock<'_> {
     /// The lock is free, or has one exclusive holder.
     pub(super) fn forget_shared(&mut self) {
         self.tracked.shared = None;
-        self.tracked.wide.holders = false;
+        self.tracked.has_wide_holders = false;
         if let Some(key) = self.shared.as_mut().filter(|key| !key.is_empty()) {
             write::delete(key);
         }

@@ -3,6 +3,9 @@
 use foldhash::fast::RandomState;
 
 use crate::lock::{Event, Session, SharedHolders, Turn, Wall};
+use crate::server::{Key, Kind};
+
+use super::write;
 
 /// The waiters of a lock in their order.
 pub type Line = crate::lock::line::Line<RandomState>;
@@ -19,19 +22,12 @@ pub struct Tracked {
     pub session: Option<Session>,
     /// The shared holders.
     pub shared: Option<Box<SharedHolders>>,
-    /// The keys that were converted.
-    pub wide: Wide,
+    /// The server keeps the lock and the shared-holders key in the form for many elements, most likely (see `wide.rs`).
+    pub has_wide_holders: bool,
+    /// It keeps the deadlines in that form.
+    pub has_wide_scores: bool,
     /// A command has named the lock: a queue that was found is this lock's, and not its twin's.
     pub is_named: bool,
-}
-
-/// Which keys the server keeps in the form for many elements, most likely (see `wide.rs`).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Wide {
-    /// The lock and the shared-holders key.
-    pub holders: bool,
-    /// The deadlines.
-    pub scores: bool,
 }
 
 impl Tracked {
@@ -87,6 +83,20 @@ impl QueueView {
 pub struct Unusable {
     /// When the first of its keys expires.
     pub expires: Option<Wall>,
+}
+
+/// Refuses keys of other types than these.
+///
+/// # Errors
+/// [`Unusable`].
+pub fn require_kinds(keys: &[(&Key<'_>, Kind)]) -> Result<(), Unusable> {
+    if keys.iter().all(|(key, kind)| key.fits(kind)) {
+        return Ok(());
+    }
+    let expiries = keys.iter().filter_map(|(key, _)| write::expiry(key));
+    Err(Unusable {
+        expires: expiries.min(),
+    })
 }
 
 /// Capacity that is kept for events.

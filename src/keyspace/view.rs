@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::lock::{Holder, Limit, Millis, Now, Terms, Wall};
 use crate::server::{Access, Ctx, Key, Kind, Str, string};
 
-use super::fields::{exclusive, read_entry};
+use super::fields::{exclusive, read_entry, token_of};
 use super::names::Names;
 use super::number::{instant, number};
 
@@ -62,7 +62,7 @@ pub struct LockView {
     pub next: Option<Vec<u8>>,
 }
 
-fn open<'c>(ctx: &'c Ctx, name: &'c Str, kind: Kind) -> Result<Key<'c>, Error> {
+fn open<'c>(ctx: &'c Ctx, name: &'c Str, kind: &Kind) -> Result<Key<'c>, Error> {
     let key = ctx.open(name, Access::Read);
     if key.fits(kind) {
         Ok(key)
@@ -76,8 +76,8 @@ fn open<'c>(ctx: &'c Ctx, name: &'c Str, kind: Kind) -> Result<Key<'c>, Error> {
 /// # Errors
 /// [`Error::WRONG_TYPE`] if a key of the lock holds something else.
 pub fn lock(ctx: &Ctx, names: &Names, most: usize, now: Now) -> Result<LockView, Error> {
-    let mut queue = open(ctx, &names.queue, Kind::List)?;
-    open(ctx, &names.deadlines, Kind::ZSet)?;
+    let mut queue = open(ctx, &names.queue, &Kind::List)?;
+    open(ctx, &names.deadlines, &Kind::ZSet)?;
     let (holders, number) = holders(ctx, names, most, now)?;
     Ok(LockView {
         holders: number,
@@ -100,8 +100,8 @@ pub fn holders(
     most: usize,
     now: Now,
 ) -> Result<(Vec<HolderView>, usize), Error> {
-    let lock = open(ctx, &names.lock, Kind::Hash)?;
-    let shared = open(ctx, &names.shared, Kind::Hash)?;
+    let lock = open(ctx, &names.lock, &Kind::Hash)?;
+    let shared = open(ctx, &names.shared, &Kind::Hash)?;
     let fields = if shared.is_empty() {
         Vec::new()
     } else {
@@ -110,15 +110,8 @@ pub fn holders(
     // The entries may be those of the lock with the same queue.
     let is_shared = |(owner, _): &Field| shared.hash_get(&string(owner)).is_some();
     if fields.iter().any(is_shared) {
-        let is_all = fields.len() == lock.len();
-        let holders = shared_holders(fields, &shared, now);
-        // One of the fields is the token's.
-        let number = if is_all {
-            holders.len()
-        } else {
-            lock.len() - 1
-        };
-        return Ok((holders, number));
+        let number = lock.len() - usize::from(token_of(&lock).is_some());
+        return Ok((shared_holders(fields, &shared, now), number));
     }
     let end = lock.expires_at().map(Wall::of);
     let field = lock.hash_named();
@@ -152,9 +145,9 @@ pub fn waiters(
     count: usize,
     now: Now,
 ) -> Result<Vec<(Str, Millis)>, Error> {
-    open(ctx, &names.lock, Kind::Hash)?;
-    let mut queue = open(ctx, &names.queue, Kind::List)?;
-    let deadlines = open(ctx, &names.deadlines, Kind::ZSet)?;
+    open(ctx, &names.lock, &Kind::Hash)?;
+    let mut queue = open(ctx, &names.queue, &Kind::List)?;
+    let deadlines = open(ctx, &names.deadlines, &Kind::ZSet)?;
     let end = queue.len().min(offset.saturating_add(count));
     let waiters = (offset..end)
         .map_while(|index| queue.list_get(index))

@@ -12,15 +12,12 @@ const COMPACT: usize = 8;
 impl OpenLock<'_> {
     /// Converts the keys of the shared holders, if they are more than a few. `owner` is one of them.
     pub(super) fn widen_shared(&mut self, owner: &[u8]) {
-        let holders = self
-            .tracked
-            .shared
-            .as_ref()
-            .map_or(0, |shared| shared.count());
-        if holders <= COMPACT || self.tracked.wide.holders {
+        let shared = self.tracked.shared.as_ref();
+        let holders = shared.map_or(0, |shared| shared.count());
+        if holders <= COMPACT || self.tracked.has_wide_holders {
             return;
         }
-        self.tracked.wide.holders = true;
+        self.tracked.has_wide_holders = true;
         let owner = self.known.named.get(owner);
         self.lock.widen_hash(owner);
         if let Some(key) = &mut self.shared {
@@ -32,9 +29,9 @@ impl OpenLock<'_> {
     pub(super) fn widen_scores(&mut self) {
         let waiting = self.tracked.line.len();
         // With its first waiter the key is new.
-        self.tracked.wide.scores &= waiting > 1;
-        if waiting > COMPACT && !self.tracked.wide.scores {
-            self.tracked.wide.scores = true;
+        self.tracked.has_wide_scores &= waiting > 1;
+        if waiting > COMPACT && !self.tracked.has_wide_scores {
+            self.tracked.has_wide_scores = true;
             self.scores.widen_sorted_set();
         }
     }

@@ -119,28 +119,13 @@ pub fn push(key: &mut Key<'_>, element: &Str) {
 }
 
 /// Removes the element of a list whose index is known: LPOP, RPOP, or LREM from the nearer end.
-/// Replicas have no index, so only they walk the list, and half of it at most.
-pub fn remove_at(key: &mut Key<'_>, index: usize, element: &Str) {
-    let event = take_out(key, index, element);
-    announce_removed(key, event);
-}
-
-/// As [`remove_at`], but the event is always that of LREM, which the script uses.
-pub fn withdraw_at(key: &mut Key<'_>, index: usize, element: &Str) {
-    take_out(key, index, element);
-    announce_removed(key, c"lrem");
-}
-
-fn announce_removed(key: &Key<'_>, event: &'static CStr) {
-    announce(key, NotifyEvent::LIST, event);
-    announce_if_ended(key);
-}
-
-fn take_out(key: &mut Key<'_>, index: usize, element: &Str) -> &'static CStr {
+/// Replicas have no index, so only they walk the list, and half of it at most. `event`, if it is not to be that of the
+/// replicated command.
+pub fn remove_at(key: &mut Key<'_>, index: usize, element: &Str, event: Option<&'static CStr>) {
     let length = key.len();
     key.list_delete(index);
     let (ctx, name) = (key.ctx(), key.name());
-    if index == 0 {
+    let replicated = if index == 0 {
         ctx.replicate(c"LPOP", &[name]);
         c"lpop"
     } else if index + 1 == length {
@@ -150,7 +135,9 @@ fn take_out(key: &mut Key<'_>, index: usize, element: &Str) -> &'static CStr {
         let direction: &[u8] = if index < length / 2 { b"1" } else { b"-1" };
         ctx.replicate(c"LREM", &[name, &string(direction), element]);
         c"lrem"
-    }
+    };
+    announce(key, NotifyEvent::LIST, event.unwrap_or(replicated));
+    announce_if_ended(key);
 }
 
 /// Writes a list anew: DEL and RPUSH.

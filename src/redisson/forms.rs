@@ -229,7 +229,7 @@ pub fn renew(call: &ScriptCall<'_>) -> Option<Vec<i64>> {
     for index in 0..call.keys.len() {
         let names = Names::of(call.key(index)?);
         waiting::require_own_queue(call.ctx, names.name()).ok()?;
-        let fits = |name, kind| call.ctx.open(name, Access::Read).fits(kind);
+        let fits = |name, kind| call.ctx.open(name, Access::Read).fits(&kind);
         let are_readable = fits(&names.lock, Kind::Hash)
             && fits(&names.queue, Kind::List)
             && fits(&names.deadlines, Kind::ZSet);

@@ -169,8 +169,9 @@ impl<'c> Key<'c> {
     }
 
     /// Whether the key is of a type, or could become so: there is none.
-    pub fn fits(&self, kind: Kind) -> bool {
-        [kind, Kind::Empty].contains(&self.kind())
+    pub fn fits(&self, kind: &Kind) -> bool {
+        let found = self.kind();
+        found == *kind || found == Kind::Empty
     }
 
     /// Number of elements, fields or bytes; 0 for no key.
