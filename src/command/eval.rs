@@ -57,10 +57,10 @@ impl<const BY_DIGEST: bool> Command for Eval<BY_DIGEST> {
         let may_run = config::intercept_eval();
         let done = may_run.then(|| run(ctx, script, *arguments)).flatten();
         if let Some(done) = done {
-            stats::intercepted(script.role);
+            stats::INTERCEPTED.count(script.role);
             return Ok(done);
         }
-        stats::left_to_lua(script.role);
+        stats::LEFT_TO_LUA.count(script.role);
         let words: Vec<Str> = (0..arguments.len())
             .filter_map(|index| arguments.string(index))
             .collect();

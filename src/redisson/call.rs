@@ -7,16 +7,16 @@ use crate::error::Error;
 use crate::keyspace::number::number as whole;
 use crate::keyspace::{Names, names};
 use crate::lock::{Millis, Refusal, Wall};
-use crate::server::{Args, Ctx, Reply, Str};
+use crate::server::{Args, Ctx, Reply};
 
 /// The keys and arguments that a script is called with, borrowed from the server.
 #[derive(Debug)]
 pub struct ScriptCall<'c> {
     /// The context of the call.
     pub ctx: &'c Ctx,
-    /// KEYS.
+    /// KEYS, counted from 0.
     pub keys: Args<'c>,
-    /// ARGV.
+    /// ARGV, counted from 0.
     pub arguments: Args<'c>,
 }
 
@@ -37,24 +37,9 @@ impl<'c> ScriptCall<'c> {
         })
     }
 
-    /// KEYS, counted from 0.
-    pub fn key(&self, index: usize) -> Option<&'c [u8]> {
-        self.keys.get(index)
-    }
-
-    /// A key as a string of the server.
-    pub fn key_name(&self, index: usize) -> Option<Str> {
-        self.keys.string(index)
-    }
-
-    /// ARGV, counted from 0.
-    pub fn argument(&self, index: usize) -> Option<&'c [u8]> {
-        self.arguments.get(index)
-    }
-
     /// An argument that is a whole number of milliseconds, not below 0.
     pub fn millis(&self, index: usize) -> Option<Millis> {
-        let number = whole(self.argument(index)?)?;
+        let number = whole(self.arguments.get(index)?)?;
         Millis::try_from(number).ok()
     }
 
@@ -70,16 +55,12 @@ impl<'c> ScriptCall<'c> {
         (1..longest).contains(&duration).then_some(duration)
     }
 
-    /// The lock to which these three keys belong. Keys that do not belong together, as those of a client that
-    /// maps names before Redisson 3.52.0, are left to the script.
-    pub fn lock(&self, lock: usize, queue: usize, scores: usize) -> Option<Rc<Names>> {
-        self.fits(Names::of(self.key(lock)?), queue, scores)
-    }
-
-    /// As [`Self::lock`], of a lock whose key is not among KEYS.
-    pub fn fits(&self, names: Rc<Names>, queue: usize, scores: usize) -> Option<Rc<Names>> {
-        let fits = self.key(queue)? == names.queue.as_slice()
-            && self.key(scores)? == names.deadlines.as_slice();
+    /// A lock, if these are the keys of its queue and its scores. Keys that do not belong together, as those of a
+    /// client that maps names before Redisson 3.52.0, are left to the script.
+    pub fn lock(&self, lock: &[u8], queue: usize, scores: usize) -> Option<Rc<Names>> {
+        let names = Names::of(lock);
+        let fits = self.keys.get(queue)? == names.queue.as_slice()
+            && self.keys.get(scores)? == names.deadlines.as_slice();
         fits.then_some(names)
     }
 }

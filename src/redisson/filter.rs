@@ -2,6 +2,7 @@
 
 use crate::config;
 use crate::keyspace::names::SLOTS;
+use crate::keyspace::number::number;
 use crate::server::filter::{self, Filter, Incoming};
 use crate::server::user::{User, user_of};
 use crate::server::{Str, in_cluster, is_replica, string};
@@ -59,13 +60,9 @@ impl Filter for Scripts {
 /// A command that can bring a slot to this node, or begins to move one.
 fn follow_slots(command: &Incoming) {
     if is(command.argument(1).unwrap_or_default(), b"setslot") {
-        let slot = command
-            .argument(2)
-            .and_then(|slot| str::from_utf8(slot).ok());
-        if let Some(slot) = slot
-            .and_then(|slot| slot.parse().ok())
-            .filter(|slot| *slot < SLOTS)
-        {
+        let slot = command.argument(2).and_then(number);
+        let slot = slot.and_then(|slot| u16::try_from(slot).ok());
+        if let Some(slot) = slot.filter(|slot| *slot < SLOTS) {
             let word = command.argument(3).unwrap_or_default();
             let leaves = is(word, b"migrating") || is(word, b"stable");
             waiting::slot_is_named(slot, !leaves);
@@ -101,7 +98,7 @@ fn intercept(command: &mut Incoming, recognise: fn(&[u8]) -> Option<&'static Scr
         if may_run(command, name) {
             command.rename(name);
         } else {
-            stats::left_to_lua(script.role);
+            stats::LEFT_TO_LUA.count(script.role);
         }
     });
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::CStr;
+use std::rc::Rc;
 
 use crate::error::Error;
 use crate::keyspace::number::number as whole;
@@ -29,18 +30,6 @@ pub enum Form {
     Renew,
 }
 
-impl Form {
-    /// Which argument is the owner, if one is.
-    pub fn owner(self) -> Option<usize> {
-        match self {
-            Self::TryLock(_) => Some(1),
-            Self::Unlock { forced: false } => Some(2),
-            Self::Leave => Some(0),
-            Self::Unlock { forced: true } | Self::Renew => None,
-        }
-    }
-}
-
 /// A script that takes the lock. Keys: lock, queue, scores. Arguments: lease, owner, and others.
 #[derive(Clone, Copy, Debug)]
 pub struct TryLockForm {
@@ -61,18 +50,16 @@ impl TryLockForm {
         }
         let wait = match self.sleep {
             None => None,
-            // The oldest form passes the instant at which the patience ends, by the client's clock.
-            Some(sleep @ Sleep::BehindHead) => Some(ScriptWait {
-                patience: call.millis(2)?.checked_sub(client.millis())?,
-                sleep,
-            }),
-            Some(sleep) => Some(ScriptWait {
-                patience: call.millis(2)?,
-                sleep,
-            }),
+            Some(sleep) => {
+                // The oldest form passes the instant at which the patience ends, by the client's clock.
+                let is_instant = sleep == Sleep::BehindHead;
+                let begins = if is_instant { client.millis() } else { 0 };
+                let patience = call.millis(2)?.checked_sub(begins)?;
+                Some(ScriptWait { patience, sleep })
+            }
         };
         Some(TryLock {
-            owner: call.argument(1)?,
+            owner: call.arguments.get(1)?,
             lease: call.duration(0)?,
             client,
             wait,
@@ -112,13 +99,13 @@ impl<'c> Unlocking<'c> {
     /// Reads a call on this lock. Another channel than the lock's own, another message or another latch is left to the
     /// script: nobody has checked whether the user may publish that, or write strings.
     pub fn read(call: &ScriptCall<'c>, names: &Names, forced: bool) -> Option<Self> {
-        if call.key(3)? != names.channels() || call.argument(0)? != WAKE_UP {
+        if call.keys.get(3)? != names.channels() || call.arguments.get(0)? != WAKE_UP {
             return None;
         }
         let (holder, client) = if forced {
             (None, 1)
         } else {
-            (Some((call.argument(2)?, call.duration(1)?)), 3)
+            (Some((call.arguments.get(2)?, call.duration(1)?)), 3)
         };
         let latch = if call.keys.len() > OpenLatch::KEY {
             Some(OpenLatch::open(call, names)?)
@@ -186,11 +173,11 @@ impl<'c> OpenLatch<'c> {
     const TIME: usize = 5;
 
     fn open(call: &ScriptCall<'c>, names: &Names) -> Option<Self> {
-        let name = call.key(Self::KEY)?;
+        let name = call.keys.get(Self::KEY)?;
         if !names.is_latch(name) {
             return None;
         }
-        let name = Cow::Owned(call.key_name(Self::KEY)?);
+        let name = Cow::Owned(call.keys.string(Self::KEY)?);
         let key = call.ctx.open_named(name, Access::Write);
         let reply = match key.kind() {
             Kind::Empty => None,
@@ -205,20 +192,17 @@ impl<'c> OpenLatch<'c> {
     }
 }
 
-/// The owner that leaves a queue. Keys: queue, scores. Arguments: owner, and since 3.5.5 the wait to subtract.
-pub fn leaver<'c>(call: &ScriptCall<'c>) -> Option<&'c [u8]> {
+/// The lock whose queue an owner leaves. Keys: queue, scores. Arguments: owner, and since 3.5.5 the wait to subtract.
+/// The lock is not among the script's keys, so the server has not checked whether the user may change it.
+pub fn left_lock(call: &ScriptCall<'_>) -> Option<Rc<Names>> {
     if call.arguments.len() > 1 {
         call.millis(1)?;
     }
-    call.argument(0)
-}
-
-/// The lock whose queue the owner leaves. It is not among the script's keys, so the server has not checked whether the
-/// user may change it.
-pub fn lock_of_leaver<'c>(call: &ScriptCall<'c>) -> Option<&'c [u8]> {
-    let locks = names::locks_of(call.key(0)?)?;
+    let locks = names::locks_of(call.keys.get(0)?)?;
     let mut locks = locks.into_iter().flatten();
-    locks.find(|lock| waiting::has_queue(call.ctx, lock))
+    let lock = locks.find(|lock| waiting::has_queue(call.ctx, lock))?;
+    let names = call.lock(lock, 0, 1)?;
+    call.ctx.may_update(&names.lock).then_some(names)
 }
 
 /// Renews leases, each in a step of its own. Keys: locks. Arguments: lease, and an owner for each lock. Returns 1 for
@@ -227,19 +211,15 @@ pub fn lock_of_leaver<'c>(call: &ScriptCall<'c>) -> Option<&'c [u8]> {
 pub fn renew(call: &ScriptCall<'_>) -> Option<Vec<i64>> {
     let lease = call.duration(0)?;
     for index in 0..call.keys.len() {
-        let names = Names::of(call.key(index)?);
+        let names = Names::of(call.keys.get(index)?);
         waiting::require_own_queue(call.ctx, names.name()).ok()?;
-        let fits = |name, kind| call.ctx.open(name, Access::Read).fits(&kind);
-        let are_readable = fits(&names.lock, Kind::Hash)
-            && fits(&names.queue, Kind::List)
-            && fits(&names.deadlines, Kind::ZSet);
-        if !are_readable {
+        if !call.ctx.open(&names.lock, Access::Read).fits(&Kind::Hash) {
             return None;
         }
     }
     let renew = |index| {
-        let owner = call.argument(index + 1)?;
-        let renewed = waiting::step(call.ctx, call.key(index)?, |step| {
+        let owner = call.arguments.get(index + 1)?;
+        let renewed = waiting::step(call.ctx, call.keys.get(index)?, |step| {
             step.state.require_holders()?;
             step.state.learn_name(call.arguments.string(index + 1));
             Ok(step.renew(owner, lease)?)

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use crate::keyspace::{Names, OpenLock};
 use crate::lock::Step;
-use crate::server::{Args, Ctx, Reply};
+use crate::server::{Args, Ctx, Reply, Str};
 use crate::waiting::{self, Cause};
 
 use super::call::ScriptCall;
@@ -24,31 +24,25 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
     }
     match script.form {
         Form::TryLock(form) => {
-            let names = call.lock(0, 1, 2)?;
+            let names = call.lock(call.keys.get(0)?, 1, 2)?;
             let request = form.read(&call)?;
-            take(&call, script, &names, None, |step| {
-                form.decide(&request, step)
-            })
+            let owner = call.arguments.string(1);
+            take(ctx, &names, owner, None, |step| form.decide(&request, step))
         }
         Form::Unlock { forced } => {
-            let names = call.lock(0, 1, 2)?;
+            let names = call.lock(call.keys.get(0)?, 1, 2)?;
             let unlocking = Unlocking::read(&call, &names, forced)?;
             if let Some(reply) = unlocking.kept_reply() {
                 return Some(Reply::Integer(reply));
             }
+            let owner = call.arguments.string(2).filter(|_| !forced);
             let wake_by = Some(unlocking.wake_by);
-            take(&call, script, &names, wake_by, move |step| {
-                unlocking.decide(step)
-            })
+            take(ctx, &names, owner, wake_by, |step| unlocking.decide(step))
         }
         Form::Leave => {
-            let names = Names::of(forms::lock_of_leaver(&call)?);
-            let names = call.fits(names, 0, 1)?;
-            let owner = forms::leaver(&call)?;
-            if !ctx.may_update(&names.lock) {
-                return None;
-            }
-            take(&call, script, &names, None, |step| {
+            let names = forms::left_lock(&call)?;
+            let owner = call.arguments.get(0)?;
+            take(ctx, &names, call.arguments.string(0), None, |step| {
                 step.leave_by_script(owner);
                 Some(Reply::Nil)
             })
@@ -63,18 +57,16 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
     }
 }
 
-/// Takes the step. Its wake-ups go out by this command, if not as configured.
+/// Takes the step for an owner, if it is for one. Its wake-ups go out by this command, if not as configured.
 fn take(
-    call: &ScriptCall<'_>,
-    script: &Script,
+    ctx: &Ctx,
     names: &Names,
+    owner: Option<Str>,
     wake_by: Option<&'static CStr>,
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Option<Reply>,
 ) -> Option<Reply> {
-    let owner = script.form.owner();
-    let owner = owner.and_then(|index| call.arguments.string(index));
-    waiting::require_own_queue(call.ctx, names.name()).ok()?;
-    let decided = waiting::step_on(call.ctx, names, Cause::Command(wake_by), |step| {
+    waiting::require_own_queue(ctx, names.name()).ok()?;
+    let decided = waiting::step_on(ctx, names, Cause::Command(wake_by), |step| {
         // Without its queue a lock is left to the script.
         step.state.require_queue()?;
         step.state.learn_name(owner);

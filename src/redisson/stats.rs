@@ -14,31 +14,28 @@ pub const ROLES: [&str; 6] = [
     "renew",
 ];
 
-type Counters = [AtomicU64; ROLES.len()];
+/// How many scripts of each role there were.
+#[derive(Debug)]
+pub struct Counters([AtomicU64; ROLES.len()]);
 
-static INTERCEPTED: Counters = [const { AtomicU64::new(0) }; ROLES.len()];
-static LUA: Counters = [const { AtomicU64::new(0) }; ROLES.len()];
+/// Those that were run natively.
+pub static INTERCEPTED: Counters = Counters([const { AtomicU64::new(0) }; ROLES.len()]);
+/// Known ones that were left to Lua.
+pub static LEFT_TO_LUA: Counters = Counters([const { AtomicU64::new(0) }; ROLES.len()]);
 
-fn add(counters: &Counters, role: usize) {
-    if let Some(counter) = counters.get(role) {
-        counter.fetch_add(1, Ordering::Relaxed);
+impl Counters {
+    /// Counts one.
+    pub fn count(&self, role: usize) {
+        if let Some(counter) = self.0.get(role) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
     }
-}
-
-/// A script was run natively.
-pub fn intercepted(role: usize) {
-    add(&INTERCEPTED, role);
-}
-
-/// A known script was left to Lua.
-pub fn left_to_lua(role: usize) {
-    add(&LUA, role);
 }
 
 /// Writes the counters since the module was loaded.
 pub fn write(section: &mut Section) {
-    for (kind, counters) in [("intercepted", &INTERCEPTED), ("lua", &LUA)] {
-        for (role, counter) in ROLES.iter().zip(counters) {
+    for (kind, counters) in [("intercepted", &INTERCEPTED), ("lua", &LEFT_TO_LUA)] {
+        for (role, counter) in ROLES.iter().zip(&counters.0) {
             let count = counter.load(Ordering::Relaxed);
             section.number(&format!("scripts_{kind}_{role}"), count);
         }

@@ -121,6 +121,22 @@ fn an_argument_that_is_no_number_or_no_time_to_live_is_left_to_lua() {
     assert_eq!(counters(&server, "lua"), ["try_lock:2", "leave:1"]);
 }
 
+/// Called by their digests alone: what is left to Lua is not known there.
+#[test]
+fn the_oldest_forms_reply_as_the_oldest_scripts() {
+    let server = intercepting(&[]);
+    let mut client = server.connect();
+    let renew = "EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 k 30000 a:1";
+    client.assert_reply(renew, "0");
+    client.int("FAIRLOCK.ACQUIRE k a:1");
+    client.assert_reply(renew, "1");
+    // Its patience ends at an instant, which is not before that of the call.
+    let keys = "k redisson_lock_queue:{k} redisson_lock_timeout:{k}";
+    let lock = format!("EVALSHA c10436d1a94338a33b5ca6ac6f483f6b92193d48 3 {keys} 30000 b:1");
+    assert_eq!(code(&client.run(&format!("{lock} 999 1000"))), "NOSCRIPT");
+    assert!(client.int(&format!("{lock} 1000 1000")) > 0);
+}
+
 /// `k` and `{k}` have one queue.
 #[test]
 fn scripts_on_a_lock_run_as_lua_while_its_twin_is_in_use() {
