@@ -1,5 +1,7 @@
 //! What can happen next: the steps of clients and of time, and what goes wrong.
 
+use std::iter::repeat;
+
 use super::scope::{Fault, Kind, Scope, Wait};
 use super::world::World;
 use crate::lock::Millis;
@@ -104,77 +106,96 @@ pub fn story(broken: &str, way: &[Step]) -> String {
 }
 
 impl World {
-    /// All that can happen next. Owners, and connections of one owner, that nothing tells apart are as good as each
-    /// other: one stands for all.
+    /// All that can happen next in the search. Owners, and connections of one owner, that nothing tells apart are as
+    /// good as each other: one stands for all.
     pub fn actions(&self, scope: &Scope) -> Vec<Action> {
         let mut actions = vec![Action::Silence(1)];
+        let mut faults = vec![
+            (Fault::Break, Action::Break(None)),
+            (Fault::Delete, Action::Delete),
+            (Fault::LoseToken, Action::LoseToken),
+            (Fault::Restart, Action::Restart),
+            (Fault::Late, Action::Late),
+            (Fault::Stall, Action::Stall(1)),
+            (Fault::SetClock, Action::SetClock(-4)),
+            (Fault::SetClock, Action::SetClock(4)),
+        ];
         for owner in self.distinct_owners(scope) {
             match scope.owners[owner] {
-                Kind::Commands(limits) => self.commands(owner, limits, scope, &mut actions),
+                Kind::Commands(limits) => {
+                    for slot in self.distinct_slots(owner, scope) {
+                        self.requests((owner, slot), limits, scope, &mut actions);
+                        self.releases((owner, slot), &mut actions);
+                        faults.push((Fault::TimeOut, Action::TimeOut(owner, slot)));
+                        faults.push((Fault::Close, Action::Close(owner, slot)));
+                    }
+                }
                 Kind::Redisson => self.scripts(owner, scope, &mut actions),
             }
-            if self.oracle.holder(owner, self.now).is_some() {
-                let leases = scope.renewals.iter();
-                actions.extend(leases.map(|lease| Action::Renew(owner, *lease)));
-            }
-            if scope.has(Fault::Cancel) && self.oracle.queued(owner).is_some() {
-                actions.push(Action::Cancel(owner));
-            }
+            let leases = scope.renewals.iter();
+            actions.extend(leases.map(|lease| Action::Renew(owner, *lease)));
+            faults.push((Fault::Cancel, Action::Cancel(owner)));
+            faults.push((Fault::Break, Action::Break(Some(owner))));
         }
-        self.accidents(scope, &mut actions);
+        let faults = faults.iter().filter(|(fault, _)| scope.has(*fault));
+        actions.extend(faults.map(|(_, action)| action));
+        actions.retain(|action| self.can(*action));
         actions
     }
 
-    fn commands(&self, owner: usize, limits: &[u32], scope: &Scope, actions: &mut Vec<Action>) {
-        for slot in self.distinct_slots(owner, scope) {
-            if self.oracle.slots[owner][slot].blocked.is_some() {
-                if self.gone.len() > 2 {
-                    continue;
-                }
-                if scope.has(Fault::TimeOut) {
-                    actions.push(Action::TimeOut(owner, slot));
-                }
-                if scope.has(Fault::Close) {
-                    actions.push(Action::Close(owner, slot));
-                }
-                continue;
+    /// Whether a step can happen now. Little is noted at a time, and the clock is seldom set: more of that says nothing
+    /// new.
+    pub fn can(&self, action: Action) -> bool {
+        let slot = |owner: usize, slot: usize| self.oracle.slots[owner][slot];
+        let is_blocked = |owner, of| slot(owner, of).blocked.is_some();
+        match action {
+            Action::Acquire(of) => !is_blocked(of.owner, of.slot),
+            Action::Release(owner, of, ..) => !is_blocked(owner, of),
+            Action::TimeOut(owner, of) => is_blocked(owner, of) && self.noted.gone.len() < 3,
+            Action::Close(owner, of) if is_blocked(owner, of) => self.noted.gone.len() < 3,
+            Action::Close(owner, of) => {
+                let mut bound = self.oracle.bound_to(slot(owner, of).connection);
+                bound.next().is_some() && self.noted.closed.len() < 2
             }
-            self.requests(owner, slot, limits, scope, actions);
-            self.releases(owner, slot, scope, actions);
-            let connection = self.oracle.slots[owner][slot].connection;
-            let bound = self.oracle.holds_of(connection) > 0;
-            if bound && scope.has(Fault::Close) && self.closed.len() < 2 {
-                actions.push(Action::Close(owner, slot));
+            // What is due comes first.
+            Action::LockByScript(_)
+            | Action::UnlockByScript(..)
+            | Action::Late
+            | Action::Stall(_) => !self.is_overdue(),
+            Action::LeaveByScript(owner) | Action::SetScore(owner, _) => {
+                self.oracle.queued(owner).is_some()
             }
+            Action::Delete => self.state.holder.is_some() || !self.state.counts.is_empty(),
+            Action::LoseToken => self.may_lose_token(),
+            Action::SetClock(_) => self.clock_steps < 2,
+            _ => true,
         }
     }
 
     fn requests(
         &self,
-        owner: usize,
-        slot: usize,
+        (owner, slot): (usize, usize),
         limits: &[u32],
         scope: &Scope,
         actions: &mut Vec<Action>,
     ) {
-        let limits = limits
-            .iter()
-            .flat_map(|limit| [0, 1, 2, 3].map(|how| (*limit, how)));
-        let limits: Vec<_> = limits.collect();
         for wait in scope.waits {
-            let requests = limits.iter().map(|(limit, how)| Request {
-                owner,
-                slot,
-                wait: *wait,
-                limit: *limit,
-                lease: scope.lease,
-                patience: scope.patience,
-                once: how & 1 > 0,
-                keeps: false,
-                session: how & 2 > 0,
-            });
-            let requests = requests.filter(|request| self.is_sensible(*request, scope));
-            actions.extend(requests.map(Action::Acquire));
+            for (limit, how) in limits.iter().flat_map(|limit| repeat(limit).zip(0..4)) {
+                let request = Request {
+                    owner,
+                    slot,
+                    wait: *wait,
+                    limit: *limit,
+                    lease: scope.lease,
+                    patience: scope.patience,
+                    once: how & 1 > 0,
+                    keeps: false,
+                    session: how & 2 > 0,
+                };
+                if self.is_sensible(request, scope) {
+                    actions.push(Action::Acquire(request));
+                }
+            }
         }
     }
 
@@ -193,30 +214,29 @@ impl World {
         !alike && !unknown && (once || holds < scope.most_holds)
     }
 
-    fn releases(&self, owner: usize, slot: usize, scope: &Scope, actions: &mut Vec<Action>) {
-        let mut release = |token, all| {
-            actions.push(Action::Release(owner, slot, token, all));
+    fn releases(&self, (owner, slot): (usize, usize), actions: &mut Vec<Action>) {
+        let all = [
+            (None, false),
+            (Some(true), false),
+            (Some(false), true),
+            (None, true),
+        ];
+        let differ = match self.oracle.holds(owner) {
+            0 => 1,
+            1 => 3,
+            _ => 4,
         };
-        release(None, false);
-        let holds = self.oracle.holds(owner);
-        if holds > 0 {
-            release(Some(true), false);
-            release(Some(false), true);
-        }
-        if holds > 1 && scope.most_holds > 1 {
-            release(None, true);
-        }
+        let differ = all.iter().take(differ);
+        actions.extend(differ.map(|(token, all)| Action::Release(owner, slot, *token, *all)));
     }
 
     fn scripts(&self, owner: usize, scope: &Scope, actions: &mut Vec<Action>) {
-        // The server looks at what is due before any command.
-        if self.is_overdue() {
-            return;
-        }
+        // By one whose lease has ended, the head is woken once more.
+        actions.push(Action::UnlockByScript(owner, scope.lease, 0));
         if self.oracle.holder(owner, self.now).is_some() {
-            actions.push(Action::UnlockByScript(owner, scope.lease, 0));
             return;
         }
+        actions.push(Action::LeaveByScript(owner));
         let refused = scope.scripts.contains(&None).then_some((None, true));
         let calls = scope.scripts.iter().map(|wait| (*wait, false));
         actions.extend(calls.chain(refused).map(|(wait, memory_is_full)| {
@@ -228,37 +248,5 @@ impl World {
                 memory_is_full,
             })
         }));
-        if self.oracle.holders.is_empty() {
-            // One whose lease has ended. It wakes the head once more.
-            actions.push(Action::UnlockByScript(owner, scope.lease, 0));
-        }
-        if self.oracle.queued(owner).is_some() {
-            actions.push(Action::LeaveByScript(owner));
-        }
-    }
-
-    fn accidents(&self, scope: &Scope, actions: &mut Vec<Action>) {
-        let held = self.state.holder.is_some() || !self.state.counts.is_empty();
-        let is_due = self.is_overdue();
-        let may_set = self.clock_steps < 2;
-        let possible = [
-            (Fault::Break, Action::Break(None), held),
-            (Fault::Delete, Action::Delete, held),
-            (Fault::LoseToken, Action::LoseToken, self.may_lose_token()),
-            (Fault::Restart, Action::Restart, true),
-            (Fault::Late, Action::Late, !is_due),
-            (Fault::Stall, Action::Stall(1), !is_due),
-            (Fault::SetClock, Action::SetClock(-4), may_set),
-            (Fault::SetClock, Action::SetClock(4), may_set),
-        ];
-        for (fault, action, enabled) in possible {
-            if enabled && scope.has(fault) {
-                actions.push(action);
-            }
-        }
-        if held && scope.has(Fault::Break) && scope.is_shared() {
-            let owners = self.distinct_owners(scope).into_iter();
-            actions.extend(owners.map(|owner| Action::Break(Some(owner))));
-        }
     }
 }

@@ -12,9 +12,6 @@ use super::scope::Scope;
 use super::world::{NAMES, World};
 use crate::lock::{Heard, Presence, Session, Tick, Wall};
 
-/// Identifies a class of worlds that behave alike.
-pub type Key = u128;
-
 /// Longer distances count as this one, in milliseconds.
 const LONG: i64 = 60;
 
@@ -32,16 +29,13 @@ fn firsts<T: PartialEq>(all: &[T]) -> Vec<usize> {
 
 impl World {
     /// A fingerprint: equal for worlds that behave alike.
-    pub fn key(&self, scope: &Scope) -> Key {
+    pub fn key(&self, scope: &Scope) -> u64 {
         let mut profiles = self.profiles(scope);
         profiles.sort_unstable();
         let common = self.common();
-        let half = |salt: u8| {
-            let mut hasher = DefaultHasher::new();
-            (salt, &common, &profiles).hash(&mut hasher);
-            u128::from(hasher.finish())
-        };
-        half(1) << 64 | half(2)
+        let mut hasher = DefaultHasher::new();
+        (common, profiles).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// One owner of each sort.
@@ -75,7 +69,7 @@ impl World {
 
     /// What is there once.
     fn common(&self) -> impl Hash {
-        let (state, last) = (&self.state, self.oracle.last_token);
+        let (state, noted, last) = (&self.state, &self.noted, self.oracle.last_token);
         let wall = |at: Option<Wall>| at.map(|at| self.wall(at, -1));
         let heard = |at: Option<Heard>| at.map(|at| self.heard(at));
         let turn = state.turn.as_ref();
@@ -84,8 +78,8 @@ impl World {
         let due = (wall(self.due.wall), self.due.tick.map(|at| self.tick(at)));
         let listens = self.heard(self.now.heard.after(1));
         let clock = (self.heard(self.rules.grace), listens, self.clock_steps);
-        let unseen = (self.touched, self.stirred);
-        let noted = (unseen, self.undelivered.len(), self.closed.len());
+        let unseen = (noted.touched, self.stirred);
+        let noted = (unseen, noted.undelivered.len(), noted.closed.len());
         let held = (wall(state.lease_end), state.shared.is_some());
         (held, turn, token, last > 0, due, clock, noted)
     }
@@ -115,14 +109,16 @@ impl World {
             let seen = (presence, deadline, waiter.terms.limit.shown());
             (place, self.life(owner), over, seen)
         });
-        let mut sessions = self.sessions();
+        let mut sessions = self.state.sessions();
         let session = sessions.find(|of| index(&of.owner) == owner);
         let bound = session.map(|of| (of.lease, self.closed_of(of)));
         let turn = self.state.turn.as_ref();
         let has_turn = turn.is_some_and(|of| index(&of.owner) == owner);
-        let gone = self.gone.iter().filter(|gone| **gone == owner).count();
-        let mut lost = self.undelivered.iter().filter(|lost| lost.owner == owner);
-        let lost = lost.next_back().map(|lost| {
+        let gone = self.noted.gone.iter().filter(|gone| **gone == owner);
+        let gone = gone.count();
+        let mut lost = self.noted.undelivered.iter();
+        let lost = lost.rfind(|lost| lost.owner == owner);
+        let lost = lost.map(|lost| {
             let its = holder.and_then(|holder| holder.token);
             let bound = lost.session.map(|session| self.bound(session).0);
             (its == Some(lost.token), bound)
@@ -150,7 +146,7 @@ impl World {
     /// The connections of a session that have closed and are still bound.
     fn closed_of(&self, session: &Session) -> Vec<(usize, i64)> {
         let bound = session.holders.iter().map(|of| of.0);
-        let closed = bound.filter(|of| self.closed.contains(of));
+        let closed = bound.filter(|of| self.noted.closed.contains(of));
         let mut closed: Vec<_> = closed.map(|of| self.bound(of)).collect();
         closed.sort_unstable();
         closed
@@ -158,10 +154,9 @@ impl World {
 
     /// Which of a holder's connections this is, and the holds that it brought.
     fn bound(&self, connection: u64) -> (usize, i64) {
-        let bound = self.sessions().flat_map(|of| of.holders.iter().zip(1..));
-        let mut of_it = bound.filter(|((of, _), _)| *of == connection);
-        of_it
-            .next()
-            .map_or((0, 0), |((_, holds), order)| (order, *holds))
+        let sessions = self.state.sessions();
+        let mut bound = sessions.flat_map(|of| of.holders.iter().zip(1..));
+        let of_it = bound.find(|((of, _), _)| *of == connection);
+        of_it.map_or((0, 0), |((_, holds), order)| (order, *holds))
     }
 }

@@ -1,6 +1,6 @@
 //! Comparing the state after a step with what clients were told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::action::Action;
 use super::holders::fits;
@@ -8,30 +8,22 @@ use super::life::{Life, heard_after};
 use super::memory::Memory;
 use super::oracle::{Checked, Queued, ensure, index};
 use super::world::{NAMES, World};
-use crate::lock::{
-    Connection, Event, Holds, Owner, Presence, Session, SharedHolders, State, Tick, Waiter, Wall,
-};
-
-/// A step, and the state before it.
-pub struct Before {
-    pub state: Memory,
-    pub action: Action,
-}
+use crate::lock::{Connection, Event, Holds, Owner, Presence, Session, State, Tick, Waiter, Wall};
 
 impl World {
     /// Compares the state after a step with what clients were told, and with the state before.
-    pub(super) fn check(&mut self, before: &Before) -> Checked {
+    pub(super) fn check(&mut self, before: &Memory, action: Action) -> Checked {
         self.check_holders()?;
         self.check_queue()?;
         self.check_requests()?;
-        self.check_session(&before.state)?;
+        self.check_session(before)?;
         // Many may have passed while time did.
-        if !matches!(before.action, Action::Silence(2..)) {
-            self.check_turn(&before.state)?;
+        if !matches!(action, Action::Silence(2..)) {
+            self.check_turn(before)?;
         }
-        self.check_changed_scores(before)?;
+        self.check_changed_scores(before, action)?;
         // Others have changed something. The server has seen to it, or will at once.
-        self.stirred = self.stirred && (self.touched || self.is_overdue());
+        self.stirred = self.stirred && (self.noted.touched || self.is_overdue());
         if self.stirred {
             return Ok(());
         }
@@ -58,7 +50,7 @@ impl World {
         let is_held = self.state.is_held();
         let expiry = self.state.lease_end;
         ensure!(
-            expiry == last.filter(|_| is_held) || self.touched,
+            expiry == last.filter(|_| is_held) || self.noted.touched,
             "the key lasts until {expiry:?}, the last lease until {last:?}"
         );
         let limits: Vec<u32> = self.oracle.holders.iter().map(|of| of.limit).collect();
@@ -106,11 +98,8 @@ impl World {
         let joined: Vec<usize> = queue.map(|place| place.owner).collect();
         ensure!(queued == joined, "joined: {joined:?}, queued: {queued:?}");
         for (place, (_, waiter)) in self.oracle.queue.iter().zip(&self.state.queue) {
-            ensure!(
-                place.limit == waiter.terms.limit.shown(),
-                "{place:?}, but {waiter:?}"
-            );
-            ensure!(agree(*place, waiter), "{place:?}, but {waiter:?}");
+            let agree = agree(*place, waiter) && place.limit == waiter.terms.limit.shown();
+            ensure!(agree, "{place:?}, but {waiter:?}");
         }
         Ok(())
     }
@@ -133,7 +122,7 @@ impl World {
 
     /// The lock is bound to the connections that its holder relies on, and a list of them kept from the events is the
     /// same.
-    fn check_session(&mut self, before: &Memory) -> Checked {
+    fn check_session(&self, before: &Memory) -> Checked {
         let mut heard = connections(before);
         for event in &self.state.events {
             let fits = match event {
@@ -145,25 +134,15 @@ impl World {
         }
         let known = connections(&self.state);
         ensure!(heard == known, "heard of {heard:?}, bound: {known:?}");
-        let sessions: Vec<Session> = self.sessions().cloned().collect();
-        for session in &sessions {
-            // A lost session that has not been noticed yet does no harm, but it must not bind another owner.
-            let is_lost = self.state.shared.is_none()
-                && self.state.holds(&session.owner) == Holds::None
-                && self.stirred;
-            let told = self.oracle.holder_mut(index(&session.owner));
-            let told = told.map(|of| of.bound.clone()).unwrap_or_default();
-            ensure!(
-                is_lost && told.is_empty() || told == session.holders,
-                "relied on: {told:?}, bound: {session:?}"
-            );
-        }
-        let bound = self.oracle.holders.iter().filter(|of| !of.bound.is_empty());
-        for owner in bound.map(|of| of.owner) {
-            let mut sessions = sessions.iter();
-            let is_bound = sessions.any(|session| index(&session.owner) == owner);
-            ensure!(is_bound, "{owner} relies on a connection that is not bound");
-        }
+        // A lost session that has not been noticed yet does no harm, but it must not bind another owner.
+        let is_lost =
+            |session: &&Session| self.stirred && self.oracle.holds(index(&session.owner)) == 0;
+        let sessions = self.state.sessions().filter(|session| !is_lost(session));
+        let bound = sessions.map(|session| (index(&session.owner), &session.holders));
+        let told = self.oracle.holders.iter().filter(|of| !of.bound.is_empty());
+        let told: BTreeMap<_, _> = told.map(|of| (of.owner, &of.bound)).collect();
+        let bound: BTreeMap<_, _> = bound.collect();
+        ensure!(told == bound, "relied on: {told:?}, bound: {bound:?}");
         Ok(())
     }
 
@@ -235,7 +214,7 @@ impl World {
             let clock = self.now.wall();
             let lives = head.life.lasts(self.now, self.rules.grace, clock);
             let shared = self.oracle.holders.iter().all(|of| !of.is_exclusive());
-            let removed = head.life != Life::Left || self.gone.is_empty();
+            let removed = head.life != Life::Left || self.noted.gone.is_empty();
             ensure!(
                 lives || !shared || !removed,
                 "{head:?} is dead, and keeps others waiting"
@@ -262,7 +241,7 @@ impl World {
         let dues = [self.due.wall.map(wall), self.due.tick.map(tick)];
         let due = dues.into_iter().flatten().min().unwrap_or(i64::MAX);
         let mut renewals = Vec::new();
-        for session in self.sessions().filter(|_| !self.state.is_cut_off) {
+        for session in self.state.sessions().filter(|_| !self.state.is_cut_off) {
             if let Some(end) = self.stored_lease_end(index(&session.owner)) {
                 renewals.push(wall(renewal(session, end)) - 1);
             }
@@ -289,15 +268,13 @@ fn polling_behind(state: &Memory) -> BTreeSet<usize> {
     behind.map(|entry| index(&entry.0)).collect()
 }
 
-fn connections(state: &Memory) -> BTreeSet<(Connection, Owner)> {
-    let shared = state.shared.iter().flat_map(SharedHolders::iter);
-    let sessions = shared.filter_map(|(_, holder)| holder.session.as_ref());
-    let mut bound = BTreeSet::new();
-    for session in sessions.chain(&state.session) {
-        let of_it = session.holders.iter();
-        bound.extend(of_it.map(|(connection, _)| (*connection, Owner::clone(&session.owner))));
-    }
-    bound
+/// The connections that holds are bound to, and their owners.
+pub(super) fn connections(state: &Memory) -> BTreeSet<(Connection, Owner)> {
+    let sessions = state.sessions();
+    let holders = sessions.flat_map(|of| of.holders.iter().map(|(bound, _)| (*bound, &of.owner)));
+    holders
+        .map(|(bound, owner)| (bound, Owner::clone(owner)))
+        .collect()
 }
 
 /// When a session is to be renewed whose lease ends then: a third of it is over.

@@ -2,7 +2,7 @@
 //! holder has a limit of holders in all, itself included.
 
 use super::life::Life;
-use super::oracle::{Cause, Checked, Oracle, ensure};
+use super::oracle::{Checked, Oracle, ensure};
 use crate::lock::{Connection, Heard, Now, Wall};
 
 /// A holder of the lock.
@@ -104,11 +104,6 @@ impl Oracle {
         holder.map_or(0, |holder| holder.holds)
     }
 
-    /// The holds that a connection brought.
-    pub fn holds_of(&self, connection: Connection) -> i64 {
-        self.bound_to(connection).map(|(_, brought)| brought).sum()
-    }
-
     /// The holders that rely on a connection, and the holds that it brought.
     pub fn bound_to(&self, connection: Connection) -> impl Iterator<Item = (&Holder, i64)> {
         let holders = self.holders.iter();
@@ -189,29 +184,16 @@ impl Oracle {
         Ok(())
     }
 
-    /// Removes a holder that released, or that a command removed.
-    pub(super) fn released(&mut self, cause: Cause, since: Option<u64>) -> Checked {
-        let leaves = |holder: &Holder| match cause {
-            Cause::None | Cause::Asks(_) | Cause::Cancels(_) => false,
-            Cause::Releases(owner) => holder.owner == owner,
-            Cause::Closes(owner, connection) => {
-                holder.owner == owner && holder.ends_with(connection)
-            }
-            Cause::Breaks => true,
-        };
+    /// Removes a holder of which this is true.
+    pub(super) fn dismiss(
+        &mut self,
+        since: Option<u64>,
+        ends: impl Fn(&Holder) -> bool,
+    ) -> Checked {
         let mut holders = self.holders.iter();
-        let leaves = holders.position(|holder| leaves(holder) && holder.since == since);
+        let ends = holders.position(|holder| ends(holder) && holder.since == since);
         self.holders
-            .remove(leaves.ok_or("released, and no holder gives it up")?);
-        Ok(())
-    }
-
-    /// The lease of one of several holders has ended.
-    pub(super) fn lease_ended(&mut self, since: Option<u64>, now: Now) -> Checked {
-        let ended = |holder: &Holder| holder.is_over(now) && holder.since == since;
-        let ended = self.holders.iter().position(ended);
-        self.holders
-            .remove(ended.ok_or("a lease has ended too early")?);
+            .remove(ends.ok_or("no holder has lost the lock so")?);
         Ok(())
     }
 }

@@ -75,6 +75,13 @@ impl Memory {
         }
     }
 
+    /// The sessions of all holders.
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        let shared = self.shared.iter().flat_map(SharedHolders::iter);
+        let sessions = shared.filter_map(|(_, holder)| holder.session.as_ref());
+        self.session.iter().chain(sessions)
+    }
+
     /// 0-based position of an owner in the queue.
     pub fn position_of(&self, owner: &[u8]) -> Option<usize> {
         let mut queue = self.queue.iter();

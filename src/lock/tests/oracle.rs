@@ -81,16 +81,19 @@ pub enum Cause {
 }
 
 impl Cause {
-    fn asking(self) -> Option<Asking> {
+    /// Whether a holder gives the lock up.
+    fn ends(self, holder: &Holder) -> bool {
         match self {
-            Self::Asks(asking) => Some(asking),
-            _ => None,
+            Self::None | Self::Asks(_) | Self::Cancels(_) => false,
+            Self::Releases(owner) => holder.owner == owner,
+            Self::Closes(owner, by) => holder.owner == owner && holder.ends_with(by),
+            Self::Breaks => true,
         }
     }
 
-    fn cancelled(self) -> Option<usize> {
+    fn asking(self) -> Option<Asking> {
         match self {
-            Self::Cancels(owner) => Some(owner),
+            Self::Asks(asking) => Some(asking),
             _ => None,
         }
     }
@@ -163,10 +166,10 @@ impl Oracle {
                 self.acquired(asking, (*waited, *shared), scene)?;
             }
             Event::Released { since } => {
-                self.released(scene.cause, *since)?;
+                self.dismiss(*since, |holder| scene.cause.ends(holder))?;
                 return Ok(true);
             }
-            Event::LeaseEnded { since } => self.lease_ended(*since, scene.now)?,
+            Event::LeaseEnded { since } => self.dismiss(*since, |of| of.is_over(scene.now))?,
             Event::Enqueued => {
                 let asking = scene.cause.asking().ok_or("no request")?;
                 let known = self.queued(asking.place.owner);
@@ -179,7 +182,9 @@ impl Oracle {
                 ensure!(by == Some(owner), "taken over by another owner");
             }
             Event::Cancelled { ticket } => {
-                let owner = scene.cause.cancelled().ok_or("no waiter is cancelled")?;
+                let Cause::Cancels(owner) = scene.cause else {
+                    return Err("no waiter is cancelled".into());
+                };
                 if let Some(ticket) = ticket {
                     let (told, _) = self.answer(*ticket)?;
                     ensure!(told == owner, "another owner is told");

@@ -78,12 +78,6 @@ impl Scope {
     pub fn has(&self, fault: Fault) -> bool {
         self.faults.contains(&fault)
     }
-
-    /// Whether several may hold the lock.
-    pub fn is_shared(&self) -> bool {
-        let shares = |kind: &Kind| matches!(kind, Kind::Commands(limits) if *limits != [1]);
-        self.owners.iter().any(shares)
-    }
 }
 
 /// A millisecond is the least that counts. A turn is shorter than a deadline, so that one waiter's

@@ -1,8 +1,8 @@
 //! What the waiters' scores are to be after a step, computed a second time from what the pages promise.
 
 use super::action::Action;
-use super::checks::Before;
 use super::life::heard_after;
+use super::memory::Memory;
 use super::oracle::{Checked, ensure};
 use super::world::{NAMES, World};
 use crate::lock::scripts::Sleep;
@@ -20,28 +20,24 @@ impl World {
     }
 
     /// Scores are set when a waiter asks, and of a head that lives. All others stay as they are.
-    pub(super) fn check_changed_scores(&self, before: &Before) -> Checked {
-        if matches!(before.action, Action::SetScore(..) | Action::Silence(2..)) {
+    pub(super) fn check_changed_scores(&self, before: &Memory, action: Action) -> Checked {
+        if matches!(action, Action::SetScore(..) | Action::Silence(2..)) {
             return Ok(());
         }
         let (left, now) = (self.lease_left(), self.now.wall());
         // A lease may have begun or ended in this step, after a score was set.
-        let shared = before.state.shared.iter().flat_map(SharedHolders::iter);
+        let shared = before.shared.iter().flat_map(SharedHolders::iter);
         let ends = shared.map(|(_, holder)| holder.lease_end);
-        let ends = ends.chain(before.state.lease_end);
+        let ends = ends.chain(before.lease_end);
         let lefts = ends.map(|end| end.since(now)).chain([left]);
-        let served = before
-            .state
-            .queue
-            .iter()
-            .map(|(_, waiter)| waiter.terms.lease);
+        let served = before.queue.iter().map(|entry| entry.1.terms.lease);
         let longest = lefts.chain(served).max().unwrap_or(0);
         // Whether a score was far off was judged when there was a lease, and who had joined, or not yet.
-        let left_before = before.state.lease_end.map_or(0, |end| end.since(now));
+        let left_before = before.lease_end.map_or(0, |end| end.since(now));
         let shortest = left.min(left_before);
-        let fewest = self.state.queue.len().min(before.state.queue.len()) as u64;
+        let fewest = self.state.queue.len().min(before.queue.len()) as u64;
         for (position, (owner, waiter)) in (1..).zip(&self.state.queue) {
-            let mut queue = before.state.queue.iter();
+            let mut queue = before.queue.iter();
             let was = queue.find(|entry| entry.0 == *owner).map(|entry| entry.1);
             let known = was.map(|was| was.score);
             // Found in the keys, and woken: it has no longer than the turn that it is woken in.
@@ -51,8 +47,7 @@ impl World {
             let turn = turn.filter(|_| is_cut && self.is_woken(owner));
             let until = turn.map(|turn| now.after(turn.until.since(heard_after(self.now, 0))));
             let cut = known.map(|known| known.min(until.unwrap_or(known)));
-            let asking =
-                |known| self.score_of_asking(before.action, known, owner, waiter, position);
+            let asking = |known| self.score_of_asking(action, known, owner, waiter, position);
             let scores = [known, cut].map(|known| asking(known).or(known));
             let score = scores[0].ok_or("a waiter that has not asked")?;
             // Useless to scripts: over, or far off. That of a head is set anew then, perhaps before the waiter asked.
@@ -91,10 +86,7 @@ impl World {
         let (asking, mut clock, mut patience) = match action {
             _ if !self.waits => return None,
             Action::Acquire(request) => (request.owner, now, request.patience),
-            Action::LockByScript(script) => {
-                let client = self.client(script.skew);
-                (script.owner, client, script.wait?.0)
-            }
+            Action::LockByScript(script) => (script.owner, self.client, script.wait?.0),
             _ => return None,
         };
         if **owner != *NAMES[asking] {

@@ -8,15 +8,16 @@ use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock, Unlocked};
 use crate::lock::{Event, Millis, Presence, Refusal, Wall};
 
 impl World {
-    /// The time by the clock of a client.
-    pub(super) fn client(&self, skew: i64) -> Wall {
+    /// The time by a clock that is ahead.
+    pub(super) fn clock_ahead(&self, skew: i64) -> Wall {
         let time = self.now.wall().millis();
         Wall::of(time.saturating_add_signed(skew))
     }
 
     /// The script that takes the lock or joins the queue.
     pub(super) fn lock_by_script(&mut self, script: Script) -> Checked {
-        let (owner, now, client) = (script.owner, self.now, self.client(script.skew));
+        let (owner, now, client) = (script.owner, self.now, self.clock_ahead(script.skew));
+        self.client = client;
         let holds = self.oracle.holder(owner, now).is_some();
         // Where holders have lost the lock, the head's turn begins before the script's client decides who is dead.
         let begins = self.oracle.holders.iter().any(|holder| holder.is_over(now));
@@ -56,7 +57,7 @@ impl World {
             session: None,
             token: None,
         };
-        self.hear_at(Cause::Asks(asking), client)?;
+        self.receive(Cause::Asks(asking))?;
         let grows = |sleep| sleep == Sleep::BehindHead || !known;
         let writes = holds || is_next || script.wait.is_some_and(|(_, sleep)| grows(sleep));
         if script.memory_is_full && writes {
@@ -92,7 +93,7 @@ impl World {
             return Ok(());
         };
         let is_blocked = matches!(place.life, Life::Blocked(_));
-        let expected = self.sleep(owner, known, (patience, sleep), client);
+        let expected = self.sleep(owner, known, (patience, sleep));
         ensure!(tried == Tried::Waits(expected), "{tried:?}, not {expected}");
         if is_blocked {
             return Ok(());
@@ -106,13 +107,7 @@ impl World {
     }
 
     /// What a script is told: PTTL of the lock, or the time until the one that it waits for would be over.
-    fn sleep(
-        &self,
-        owner: usize,
-        known: bool,
-        (patience, sleep): (Millis, Sleep),
-        client: Wall,
-    ) -> i64 {
+    fn sleep(&self, owner: usize, known: bool, (patience, sleep): (Millis, Sleep)) -> i64 {
         let left = self.lease_left();
         let lease = match (self.oracle.holders.is_empty(), self.state.lease_end) {
             (true, _) => -2,
@@ -121,7 +116,9 @@ impl World {
         };
         let place = self.state.position_of(NAMES[owner]).unwrap_or(0);
         let behind = |index: usize| match &self.state.queue[index].1 {
-            found if found.presence == Presence::Found => found.score.since(client).cast_signed(),
+            found if found.presence == Presence::Found => {
+                found.score.since(self.client).cast_signed()
+            }
             waiter => (left + waiter.patience * (index as u64 + 1)).cast_signed(),
         };
         let sleep = match sleep {
@@ -144,25 +141,25 @@ impl World {
 
     /// The script that gives up a hold.
     pub(super) fn unlock_by_script(&mut self, owner: usize, lease: Millis, skew: i64) -> Checked {
-        let client = self.client(skew);
+        self.client = self.clock_ahead(skew);
+        let client = self.client;
         let holds = self.oracle.holder(owner, self.now).map(|of| of.holds);
         let served = self.is_served_first(owner);
         let holds = holds.or(served.then_some(1));
         let is_held = self.count_holders() > 0;
         let had_turn = self.oracle.turn;
         let unlocked = self.step(|mut step| step.unlock(NAMES[owner], lease, client));
-        let (expected, cause, frees) = match holds {
-            Some(2..) => (Unlocked::HeldStill, Cause::None, 0),
-            Some(_) => (Unlocked::Freed, Cause::Releases(owner), 1),
-            None if is_held => (Unlocked::NotHeld, Cause::None, 0),
-            None => (Unlocked::Freed, Cause::None, 0),
+        let (expected, cause) = match holds {
+            Some(2..) => (Unlocked::HeldStill, Cause::None),
+            Some(_) => (Unlocked::Freed, Cause::Releases(owner)),
+            None if is_held => (Unlocked::NotHeld, Cause::None),
+            None => (Unlocked::Freed, Cause::None),
         };
         ensure!(unlocked == Ok(expected), "{unlocked:?}, not {expected:?}");
         if expected == Unlocked::HeldStill {
             self.oracle.give_up(owner, 1, None);
         }
-        let told = self.hear_at(cause, client)?;
-        ensure!(told == frees, "given up {told} times");
+        self.freed_if(cause)?;
         if expected == Unlocked::HeldStill {
             return self.check_lease(owner, lease);
         }
@@ -179,13 +176,11 @@ impl World {
 
     /// The script that frees the lock from all its holders.
     pub(super) fn force_unlock(&mut self, skew: i64) -> Checked {
-        let client = self.client(skew);
-        let holders = self.count_holders();
+        self.client = self.clock_ahead(skew);
+        let (client, held) = (self.client, self.count_holders() > 0);
         let freed = self.step(|mut step| step.force_unlock(client));
-        ensure!(freed == Ok(holders > 0), "freed: {freed:?}");
-        let told = self.hear_at(Cause::Breaks, client)?;
-        ensure!(told == holders, "given up {told} times");
-        Ok(())
+        ensure!(freed == Ok(held), "freed: {freed:?}");
+        self.freed_if(Cause::Breaks)
     }
 
     /// The script by which a waiter leaves the queue.

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::action::{Action, Step, story};
-use super::canon::Key;
 use super::holders::have_room;
 use super::life::Life;
 use super::scope::{Fault, Scope};
@@ -28,7 +27,7 @@ struct Node {
 struct Explorer<'s> {
     scope: &'s Scope,
     nodes: Vec<Node>,
-    known: HashMap<Key, u32>,
+    known: HashMap<u64, u32>,
     ahead: VecDeque<(u32, World)>,
 }
 
@@ -82,7 +81,7 @@ impl<'s> Explorer<'s> {
         for action in world.actions(self.scope) {
             let mut step = Step::of(action);
             let handed_over = self.take(from, world, step)?;
-            if handed_over && self.scope.has(Fault::Untold) && world.undelivered.len() < 2 {
+            if handed_over && self.scope.has(Fault::Untold) && world.noted.undelivered.len() < 2 {
                 step.undelivered = true;
                 self.take(from, world, step)?;
             }

@@ -4,7 +4,7 @@
 use super::checks::renewal;
 use super::life::Life;
 use super::oracle::{Cause, Checked, ensure, index};
-use super::world::{Lost, NAMES, World};
+use super::world::{Lost, NAMES, Noted, World};
 use crate::lock::{
     Connection, Millis, Now, Owner, Presence, Session, SharedHolders, State, Waiter, Wall,
 };
@@ -20,18 +20,13 @@ impl World {
                 place.life = Life::Left;
             }
         }
-        self.gone.push(owner);
+        self.noted.gone.push(owner);
         if let Some(mut waiter) = self.state.waiter(NAMES[owner])
             && waiter.presence == Presence::Blocked(ticket)
         {
             waiter.presence = Presence::Gone;
             self.state.set_waiter(NAMES[owner], waiter);
         }
-    }
-
-    pub(super) fn close(&mut self, owner: usize, slot: usize) {
-        let of = self.oracle.slots[owner][slot];
-        self.close_connection(of.connection);
     }
 
     /// Requests that are blocked on a connection leave. If the lock is bound to it, that is noted; its owners open
@@ -51,25 +46,25 @@ impl World {
             }
         }
         if is_bound {
-            self.closed.push(connection);
+            self.noted.closed.push(connection);
         }
     }
 
     /// The server deals with what was noted, in its order.
     fn deal_with_noted(&mut self) -> Checked {
-        let gone = self.gone.drain(..);
+        let gone = self.noted.gone.drain(..);
         let gone: Vec<Owner> = gone.map(|of| Owner::from(NAMES[of])).collect();
         if !gone.is_empty() {
             self.step(|mut step| step.leave_gone(&gone));
             self.receive(Cause::None)?;
         }
-        for lost in std::mem::take(&mut self.undelivered) {
+        for lost in std::mem::take(&mut self.noted.undelivered) {
             self.take_back(lost)?;
         }
-        for connection in std::mem::take(&mut self.closed) {
+        for connection in std::mem::take(&mut self.noted.closed) {
             self.give_up_bound(connection)?;
         }
-        if std::mem::take(&mut self.touched) {
+        if std::mem::take(&mut self.noted.touched) {
             self.look()?;
         }
         Ok(())
@@ -77,7 +72,7 @@ impl World {
 
     /// The holds go that a connection brought, which has closed; and no other ones.
     fn give_up_bound(&mut self, connection: Connection) -> Checked {
-        let sessions = self.sessions();
+        let sessions = self.state.sessions();
         let relies = |of: &&Session| of.holders.iter().any(|bound| bound.0 == connection);
         let owners = sessions.filter(relies).map(|of| Owner::clone(&of.owner));
         let owners: Vec<_> = owners.collect();
@@ -128,7 +123,10 @@ impl World {
         let holders = self.oracle.holders.iter().map(|holder| holder.owner);
         let leases = holders.filter_map(|owner| Some((owner, self.stored_lease_end(owner)?)));
         let leases: Vec<_> = leases.collect();
-        let due = self.sessions().filter(|session| self.is_to_renew(session));
+        let due = self
+            .state
+            .sessions()
+            .filter(|session| self.is_to_renew(session));
         let due: Vec<usize> = due.map(|session| index(&session.owner)).collect();
         self.step(|mut step| step.look());
         for (owner, _) in &leases {
@@ -184,7 +182,7 @@ impl World {
         let mut lost = relied_on.iter();
         let lost = lost.find(|owner| self.oracle.holds(**owner) == 0);
         ensure!(
-            lost.is_none() || !self.undelivered.is_empty(),
+            lost.is_none() || !self.noted.undelivered.is_empty(),
             "the lease of {lost:?} has ended, the connection has not"
         );
         Ok(())
@@ -213,10 +211,7 @@ impl World {
         self.expire();
         self.state.restart(self.now);
         self.oracle.turn = None;
-        self.gone.clear();
-        self.undelivered.clear();
-        self.closed.clear();
-        self.touched = false;
+        self.noted = Noted::default();
         for holder in &mut self.oracle.holders {
             holder.bound.clear();
             holder.since = None;
@@ -309,7 +304,7 @@ impl World {
     }
 
     pub(super) fn set_score(&mut self, owner: usize, ahead: i64) {
-        let score = self.client(ahead);
+        let score = self.clock_ahead(ahead);
         if let Some(waiter) = self.state.waiter(NAMES[owner]) {
             self.state
                 .set_waiter(NAMES[owner], Waiter { score, ..waiter });
@@ -318,7 +313,7 @@ impl World {
     }
 
     fn touch(&mut self) {
-        self.touched = true;
+        self.noted.touched = true;
         self.stirred = true;
     }
 }

@@ -154,7 +154,7 @@ impl World {
 
     /// A holder's lease has been set anew. One that a connection relies on may be longer.
     pub(super) fn check_lease(&mut self, owner: usize, lease: Millis) -> Checked {
-        let mut sessions = self.sessions();
+        let mut sessions = self.state.sessions();
         let session = sessions.find(|session| *session.owner == *NAMES[owner]);
         let relied_on = session.map_or(0, |session| session.lease);
         drop(sessions);

@@ -1,18 +1,18 @@
 //! A world: the state of one lock, the server around it, and what clients were told.
 
 use super::action::{Action, Step};
-use super::checks::Before;
+use super::checks::connections;
 use super::memory::Memory;
 use super::oracle::{Cause, Checked, Oracle, Scene, Slot, index};
 use super::scope::Scope;
 use crate::lock;
-use crate::lock::{Connection, Due, Event, Millis, Now, Rules, Session, SharedHolders, Wall};
+use crate::lock::{Connection, Due, Event, Millis, Now, Rules, Wall};
 
 /// What the owners are called.
 pub const NAMES: [&[u8]; 7] = [b"A", b"B", b"C", b"D", b"E", b"F", b"G"];
 
 /// A hand-off whose receiver was gone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     pub owner: usize,
     pub token: i64,
@@ -20,18 +20,9 @@ pub struct Lost {
     pub session: Option<Connection>,
 }
 
-/// A world.
-#[derive(Clone, Debug)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "they have nothing to do with each other"
-)]
-pub struct World {
-    pub state: Memory,
-    pub now: Now,
-    pub rules: Rules,
-    /// When the server looks at the lock, as it worked out after the last step.
-    pub due: Due,
+/// What the server has noted, to deal with it later in the same iteration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
     /// Waiters that have left, to be removed.
     pub gone: Vec<usize>,
     /// Hand-offs whose receivers were gone, to be taken back.
@@ -40,11 +31,24 @@ pub struct World {
     pub closed: Vec<Connection>,
     /// A client has touched the keys: the lock must be looked at.
     pub touched: bool,
+}
+
+/// A world.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub state: Memory,
+    pub now: Now,
+    pub rules: Rules,
+    /// When the server looks at the lock, as it worked out after the last step.
+    pub due: Due,
+    pub noted: Noted,
     /// Something has happened to the lock that no step of the rules has seen yet.
     pub stirred: bool,
     /// How often the wall clock was set.
     pub clock_steps: u8,
     pub oracle: Oracle,
+    /// The time by the clock of a script's client, if one runs in this step.
+    pub client: Wall,
     /// In this step an owner asked, and waits.
     pub waits: bool,
     /// Connections that close with the step, before a hand-off could be told.
@@ -65,13 +69,11 @@ impl World {
             now: Now::from_millis(1_700_000_000_000),
             rules: scope.rules,
             due: Due::default(),
-            gone: Vec::new(),
-            undelivered: Vec::new(),
-            closed: Vec::new(),
-            touched: false,
+            noted: Noted::default(),
             stirred: false,
             clock_steps: 0,
             oracle: Oracle::default(),
+            client: Wall::default(),
             waits: false,
             closing: Vec::new(),
             is_receiver_gone: false,
@@ -110,18 +112,16 @@ impl World {
         let mut world = self.clone();
         world.read_scores();
         (world.waits, world.is_receiver_gone) = (false, step.undelivered);
+        world.client = Wall::default();
         world.act(step.action)?;
         for connection in std::mem::take(&mut world.closing) {
             world.close_connection(connection);
         }
-        let mut before = Before {
-            state: self.state.clone(),
-            action: step.action,
-        };
+        let mut before = self.state.clone();
         if step.action == Action::Restart {
-            before.state.restart(world.now);
+            before.restart(world.now);
         }
-        world.check(&before)?;
+        world.check(&before, step.action)?;
         let granted = |event: &Event| matches!(event, Event::Granted { .. });
         let handed_over = world.state.events.iter().any(granted);
         world.state.events.clear();
@@ -137,7 +137,9 @@ impl World {
             Action::Cancel(owner) => self.cancel(owner)?,
             Action::Break(owner) => self.break_lock(owner)?,
             Action::TimeOut(owner, slot) => self.leave(owner, slot),
-            Action::Close(owner, slot) => self.close(owner, slot),
+            Action::Close(owner, slot) => {
+                self.close_connection(self.oracle.slots[owner][slot].connection);
+            }
             Action::LockByScript(script) => self.lock_by_script(script)?,
             Action::UnlockByScript(owner, lease, skew) => {
                 self.unlock_by_script(owner, lease, skew)?;
@@ -168,16 +170,11 @@ impl World {
     /// Tells clients what happened, and works out when the lock is due next. Returns how often
     /// the lock was given up.
     pub(super) fn receive(&mut self, cause: Cause) -> Checked<usize> {
-        self.hear_at(cause, self.now.wall())
-    }
-
-    /// As [`Self::receive`], after a script of a client whose clock shows this time.
-    pub(super) fn hear_at(&mut self, cause: Cause, clock: Wall) -> Checked<usize> {
         self.read_scores();
         let events = self.state.events.split_off(self.heard);
         let scene = Scene {
             now: self.now,
-            clock: clock.max(self.now.wall()),
+            clock: self.client.max(self.now.wall()),
             rules: self.rules,
             cause,
             undelivered: self.is_receiver_gone,
@@ -192,12 +189,17 @@ impl World {
                     session,
                     ..
                 } if self.is_receiver_gone => {
-                    let owner = index(owner);
-                    self.lose_receiver(owner, *token, *session);
+                    // Its connection closes.
+                    self.noted.undelivered.push(Lost {
+                        owner: index(owner),
+                        token: *token,
+                        session: *session,
+                    });
+                    self.closing.extend(session);
                 }
                 // The owner knows now that it holds the lock: it is not taken back.
                 Event::HeldAgain { token, once: true } => {
-                    self.undelivered.retain(|lost| lost.token != *token);
+                    self.noted.undelivered.retain(|lost| lost.token != *token);
                 }
                 _ => (),
             }
@@ -206,23 +208,11 @@ impl World {
         self.state.events.extend(events);
         self.heard = self.state.events.len();
         // A connection that the lock is not bound to any more may close without a trace.
-        let bound: Vec<Connection> = self.connections().collect();
-        self.closed.retain(|closed| bound.contains(closed));
-        self.remember_due();
+        let bound = connections(&self.state);
+        let is_bound = |closed: &Connection| bound.iter().any(|(bound, _)| bound == closed);
+        self.noted.closed.retain(is_bound);
+        self.due = self.step(|mut step| step.next_due());
         Ok(freed)
-    }
-
-    /// The sessions of all holders.
-    pub(super) fn sessions(&self) -> impl Iterator<Item = &Session> {
-        let shared = self.state.shared.iter().flat_map(SharedHolders::iter);
-        let sessions = shared.filter_map(|(_, holder)| holder.session.as_ref());
-        self.state.session.iter().chain(sessions)
-    }
-
-    /// The connections that holds are bound to.
-    pub(super) fn connections(&self) -> impl Iterator<Item = Connection> {
-        let holders = self.sessions().flat_map(|session| &session.holders);
-        holders.map(|(connection, _)| *connection)
     }
 
     /// An owner's fencing token, as the keys have it.
@@ -252,26 +242,6 @@ impl World {
         end.since(self.now.wall())
     }
 
-    /// The connection closes that was to be told of a hand-off.
-    fn lose_receiver(&mut self, owner: usize, token: i64, session: Option<Connection>) {
-        self.undelivered.push(Lost {
-            owner,
-            token,
-            session,
-        });
-        self.closing.extend(session);
-    }
-
-    fn remember_due(&mut self) {
-        let state = &self.state;
-        let idle = state.queue.is_empty() && state.session.is_none() && state.shared.is_none();
-        self.due = if idle {
-            Due::default()
-        } else {
-            self.step(|mut step| step.next_due())
-        };
-    }
-
     /// Milliseconds until the server looks at the lock by itself. A key lives through the millisecond in which it
     /// expires.
     pub(super) fn until_due(&self) -> Option<Millis> {
@@ -287,7 +257,6 @@ impl World {
 
     /// Whether something was noted that is to be dealt with.
     pub fn is_noted(&self) -> bool {
-        self.touched
-            || !(self.gone.is_empty() && self.undelivered.is_empty() && self.closed.is_empty())
+        self.noted != Noted::default()
     }
 }
