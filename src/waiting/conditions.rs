@@ -14,23 +14,16 @@ use super::record::LockId;
 use super::slots::DOUBT;
 use super::state::{known_slots, listening, waiting};
 
-/// The server's clocks. If it has not listened since they were last read, waiters could not ask: those of which only
-/// the score is known count as alive for the same time again.
+/// The server's clocks.
 pub fn now() -> Now {
     let steady = clock::steady_micros();
     let tick = Tick::of(steady);
-    let now = listening(|listening| Now {
+    listening(|listening| Now {
         micros: clock::wall_micros(),
         steady,
         behind: listening.behind(tick),
         heard: listening.heard(tick),
-    });
-    let before = waiting(|waiting| waiting.behind.replace(now.behind));
-    // What was heard stays behind for a while after a delay: a grace that ends now would not be over yet.
-    if now.behind > before {
-        extend_grace(now, now.behind - before);
-    }
-    now
+    })
 }
 
 /// The steady clock alone.
@@ -53,6 +46,16 @@ pub fn rules() -> Rules {
 /// Waiters that are found in the keys count as alive for one turn from now.
 pub fn grant_grace() {
     extend_grace(now(), Millis::MAX);
+}
+
+/// While the server did not listen, since the last step, waiters could not ask: those of which only the score is known
+/// count as alive for the same time again.
+pub fn make_up_for_stalls(now: Now) {
+    let before = waiting(|waiting| waiting.behind.replace(now.behind));
+    // What was heard stays behind for a while after a delay: a grace that ends now would not be over yet.
+    if now.behind > before {
+        extend_grace(now, now.behind - before);
+    }
 }
 
 /// Waiters of which only the score is known count as alive for longer, and for one turn from now at most.

@@ -36,7 +36,7 @@ pub struct Waiting {
     pub greatest_token: Cell<i64>,
     /// Until when waiters that are found in the keys count as alive.
     pub grace: Cell<Heard>,
-    /// How far the listening clock was behind when it was last read.
+    /// How far the listening clock was behind at the last step.
     pub behind: Cell<Millis>,
     /// Until when permissions may have changed last.
     pub permissions_change: Cell<Tick>,

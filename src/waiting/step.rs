@@ -139,12 +139,14 @@ impl<'a> Run<'a> {
             Cause::Command(wake_by) => wake_by,
             Cause::Work(_) => None,
         };
+        let now = conditions::now();
+        conditions::make_up_for_stalls(now);
         Ok(Self {
             ctx,
             scene: Scene {
                 names,
                 db,
-                now: conditions::now(),
+                now,
                 wake_by,
             },
             rules: conditions::rules(),
