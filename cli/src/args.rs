@@ -63,6 +63,9 @@ pub struct TlsArgs {
         requires = "cert"
     )]
     pub key: Option<PathBuf>,
+    /// The host name that the server's certificate is for, if it is not the URL's.
+    #[arg(long, global = true, value_name = "HOST")]
+    pub sni: Option<String>,
     /// Trust any certificate.
     #[arg(long, global = true)]
     pub insecure: bool,
@@ -75,6 +78,8 @@ pub enum Subcommand {
     Exec(ExecArgs),
     Top(TopArgs),
     Locks(LocksArgs),
+    Info(InfoArgs),
+    Break(BreakArgs),
     Metrics(MetricsArgs),
     /// Prints a script by which a shell completes this program's command lines.
     ///
@@ -151,15 +156,22 @@ pub enum OnLoss {
 
 /// Shows the locks with waiters, a session or SHARED holders, and how fast they change hands.
 ///
-/// It prints lines, once; watch(1) shows them again and again. In a cluster it shows all masters.
+/// On a terminal it is a screen. Without a terminal, or with --once, it prints lines. In a cluster it shows all
+/// masters.
 #[derive(Debug, clap::Args)]
 pub struct TopArgs {
-    /// The time over which rates are taken.
+    /// Time between two refreshes; with --once the time over which rates are taken.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive)]
     pub interval: Duration,
     /// What to sort by.
     #[arg(long, value_enum, default_value_t = Sort::Waiting)]
     pub sort: Sort,
+    /// Show only locks whose name, holder or next waiter contains this text, ignoring case.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// Print lines, once, and exit.
+    #[arg(long)]
+    pub once: bool,
 }
 
 /// What to sort by.
@@ -183,7 +195,8 @@ pub enum Sort {
 #[derive(Debug, clap::Args)]
 pub struct MetricsArgs {
     /// Answer HTTP requests at this address, HOST:PORT; :PORT is all addresses of this machine. /metrics is
-    /// for Prometheus, /healthz says whether this program is well.
+    /// for Prometheus, /healthz says whether this program is well, /readyz whether all servers answer and
+    /// have the module.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub listen: Option<String>,
 }
@@ -198,9 +211,40 @@ pub struct LocksArgs {
     /// List only locks with waiters, a session or SHARED holders: the keyspace is not searched.
     #[arg(long)]
     pub busy: bool,
+    /// List only locks whose name, holder or next waiter contains this text, ignoring case.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
     /// Print a JSON object for each lock.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Shows a lock: its holders, their leases and tokens, and who is next.
+#[derive(Debug, clap::Args)]
+pub struct InfoArgs {
+    /// The lock.
+    #[arg(value_name = "KEY", value_parser = name())]
+    pub key: OsString,
+    /// Print a JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Takes a lock away from its holders.
+///
+/// The holder is not told. It finds out at its next RENEW or RELEASE, or by its token, if what it writes to
+/// checks that. Needs an administrator: a user with permission for commands that are @admin and @dangerous.
+#[derive(Debug, clap::Args)]
+pub struct BreakArgs {
+    /// The lock.
+    #[arg(value_name = "KEY", value_parser = name())]
+    pub key: OsString,
+    /// Free only the hold of this owner: of a lock with several holders the others keep theirs.
+    #[arg(long)]
+    pub owner: Option<OsString>,
+    /// Free a lock without a lease, too. Such a hash may not be a lock.
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Where no URL is given. Not by clap's own `env`, which counts as given: it would stand in the usage of each error.

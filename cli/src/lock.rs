@@ -55,13 +55,16 @@ impl Lock {
     /// Reads one element of what FAIRLOCK.HOLDERS replies: the lock as it is for this holder.
     pub fn read_holder(holder: &Value) -> Option<Self> {
         let holder: Vec<Value> = value(holder)?;
-        let [owner, _, lease, token, ..] = holder.as_slice() else {
+        let [owner, holds, lease, token, session, limit, ..] = holder.as_slice() else {
             return None;
         };
         Some(Self {
             owner: Some(value(owner)?),
+            holds: value(holds)?,
             lease: value(lease)?,
             token: value(token)?,
+            session: value(session)?,
+            limit: value(limit)?,
             ..Self::default()
         })
     }

@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser as _};
 use fairlock_cli::args::{Args, Subcommand};
 use fairlock_cli::failure::{self, Failure, SIGNALLED};
 use fairlock_cli::server::Target;
-use fairlock_cli::{exec, locks, metrics, top};
+use fairlock_cli::{exec, metrics, query, top};
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
@@ -52,7 +52,7 @@ fn run(args: Args) -> Result<u8, Failure> {
             _ => until_told(args.command, target).await,
         }
     });
-    // A thread may still be looking for a host's address.
+    // A thread may still be waiting for a key.
     runtime.shutdown_background();
     result
 }
@@ -73,7 +73,9 @@ async fn run_command(command: Subcommand, target: Target) -> Result<u8, Failure>
         Subcommand::Exec(args) => exec::run(&args, target).await,
         Subcommand::Top(args) => top::run(&args, target).await,
         Subcommand::Metrics(args) => metrics::run(&args, target).await,
-        Subcommand::Locks(args) => locks::run(&args, target).await,
+        Subcommand::Locks(args) => query::locks(&args, target).await,
+        Subcommand::Info(args) => query::info(args, target).await,
+        Subcommand::Break(args) => query::break_lock(args, target).await,
         Subcommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "fairlock", &mut script);

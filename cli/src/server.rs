@@ -33,7 +33,11 @@ pub const PAUSE: Duration = Duration::from_millis(200);
 
 /// A server's address, and the user for it.
 #[derive(Clone, Debug)]
-pub struct Target(ConnectionInfo);
+pub struct Target {
+    info: ConnectionInfo,
+    /// The name that its certificate is for, if that is another one than the host's.
+    sni: Option<String>,
+}
 
 impl Target {
     /// Reads a URL, and the files for TLS.
@@ -60,33 +64,47 @@ impl Target {
             .set_nodelay(true)
             .set_keepalive(keepalive);
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
-        Ok(Self(tls::applied(info, tls)?))
+        Ok(Self {
+            info: tls::applied(info, tls)?,
+            sni: tls.sni.clone(),
+        })
     }
 
     /// Another server, for the same user. An empty host means the same one, as in what nodes of a cluster say.
     fn at(&self, host: &str, port: u16) -> Self {
-        let mut addr = match self.0.addr() {
-            ConnectionAddr::Unix(_) => ConnectionAddr::Tcp("127.0.0.1".to_owned(), port),
-            addr => addr.clone(),
+        let named = Some(host).filter(|host| !host.is_empty());
+        let host = named.unwrap_or(self.host_and_port().0).to_owned();
+        let addr = match self.info.addr() {
+            ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host, port),
         };
-        if let ConnectionAddr::Tcp(its, at)
-        | ConnectionAddr::TcpTls {
-            host: its,
-            port: at,
-            ..
-        } = &mut addr
-        {
-            if !host.is_empty() {
-                host.clone_into(its);
-            }
-            *at = port;
-        }
-        Self(self.0.clone().set_addr(addr))
+        let info = self.info.clone().set_addr(addr);
+        let sni = self.sni.clone();
+        Self { info, sni }
     }
 
     /// Where it is.
     pub fn address(&self) -> String {
-        self.0.addr().to_string()
+        self.info.addr().to_string()
+    }
+
+    /// The host's name, if it has one, and the port.
+    fn host_and_port(&self) -> (&str, u16) {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                (host, *port)
+            }
+            _ => ("127.0.0.1", 0),
+        }
     }
 
     /// Connects.
@@ -101,7 +119,7 @@ impl Target {
                     self.address()
                 ));
             }
-            if error.is_timeout() && matches!(self.0.addr(), ConnectionAddr::TcpTls { .. }) {
+            if error.is_timeout() && matches!(self.info.addr(), ConnectionAddr::TcpTls { .. }) {
                 return Trouble::Gone(format!(
                     "the server at {} does not answer in TLS ({error}): if it speaks no TLS at this port, write redis://, not rediss://",
                     self.address()
@@ -109,13 +127,22 @@ impl Target {
             }
             Trouble::of(error, self)
         };
+        let mut info = self.info.clone();
         let (sender, pushes) = unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT))
             // Waiting for a lock takes as long as it takes.
             .set_response_timeout(None)
             .set_push_sender(sender);
-        let client = redis::Client::open(self.0.clone()).map_err(|error| trouble(&error))?;
+        let config = match &self.sni {
+            Some(name) => {
+                let (host, port) = self.host_and_port();
+                info = self.at(name, port).info;
+                config.set_dns_resolver(tls::Here(host.to_owned()))
+            }
+            None => config,
+        };
+        let client = redis::Client::open(info).map_err(|error| trouble(&error))?;
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         let connection = timeout(CONNECT + REPLY, connecting)
             .await
@@ -169,8 +196,8 @@ mod tests {
             .expect("a URL");
         let other = target.at("10.0.0.2", 7001);
         assert_eq!(other.address(), "10.0.0.2:7001");
-        assert!(matches!(other.0.addr(), ConnectionAddr::TcpTls { .. }));
-        assert_eq!(other.0.redis_settings().username(), Some("ann"));
+        assert!(matches!(other.info.addr(), ConnectionAddr::TcpTls { .. }));
+        assert_eq!(other.info.redis_settings().username(), Some("ann"));
         assert_eq!(target.at("", 7001).address(), "example.org:7001");
     }
 }

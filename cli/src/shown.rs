@@ -24,37 +24,58 @@ pub fn object(lock: &Lock, node: &str) -> Value {
 }
 
 /// `None` for numbers below 0: unknown, or without an end.
-fn known(millis: i64) -> Option<i64> {
+pub fn known(millis: i64) -> Option<i64> {
     (millis >= 0).then_some(millis)
 }
 
-/// How many holders are tolerated; `None` is any number.
-fn limited(limit: i64) -> Option<i64> {
+/// How many holders are tolerated; 0 is any number.
+pub fn limited(limit: i64) -> Option<i64> {
     (limit > 0).then_some(limit)
 }
 
-fn or(what: Option<impl ToString>, none: &str) -> String {
-    what.map_or_else(|| none.to_owned(), |what| what.to_string())
+/// A lease as people read it.
+pub fn lease(left: i64) -> String {
+    known(left).map_or_else(|| "none".to_owned(), millis)
+}
+
+/// A token, or another number, as people read it.
+pub fn or_dash(what: Option<impl ToString>) -> String {
+    what.map_or_else(|| "-".to_owned(), |what| what.to_string())
+}
+
+/// An owner as people read it.
+pub fn name(owner: Option<&[u8]>) -> String {
+    or_dash(owner.map(word))
+}
+
+/// Yes or no.
+pub fn yes(truth: bool) -> &'static str {
+    if truth { "yes" } else { "no" }
 }
 
 /// A lock on a line.
 pub fn line(lock: &Lock, node: &str) -> String {
-    let shared = if lock.is_shared() {
-        let limit = or(limited(lock.limit), "none");
-        format!(" holders={} limit={limit}", lock.holders)
-    } else {
-        String::new()
+    let shared = match (lock.is_shared(), lock.limit) {
+        (false, _) => String::new(),
+        (true, 0) => format!(" holders={} limit=none", lock.holders),
+        (true, limit) => format!(" holders={} limit={limit}", lock.holders),
     };
-    let name = |owner: &Option<Vec<u8>>| or(owner.as_deref().map(word), "-");
     format!(
         "{} holder={}{shared} held={} lease={} waiting={} next={} token={} session={} node={node}",
         word(&lock.name),
-        name(&lock.owner),
+        name(lock.owner.as_deref()),
         millis(lock.held),
-        or(known(lock.lease).map(millis), "none"),
+        lease(lock.lease),
         lock.waiting,
-        name(&lock.next),
-        or(lock.token, "-"),
-        if lock.session { "yes" } else { "no" },
+        name(lock.next.as_deref()),
+        or_dash(lock.token),
+        yes(lock.session),
     )
+}
+
+/// Whether a lock's name, holder or next waiter contains a text, which is in lower case.
+pub fn matches(lock: &Lock, filter: &str) -> bool {
+    let texts = [Some(&lock.name), lock.owner.as_ref(), lock.next.as_ref()];
+    let mut texts = texts.into_iter().flatten();
+    filter.is_empty() || texts.any(|text| escape(text).to_lowercase().contains(filter))
 }

@@ -31,10 +31,30 @@ pub fn word(bytes: &[u8]) -> String {
     text
 }
 
-/// A duration in its two greatest units, as the command line takes them: `850ms`, `18s240ms`, `2m5s`, `3days4h`.
+/// A duration in the two units that matter: `850ms`, `18.2s`, `2m05s`, `1h02m`, `3d04h`.
 pub fn duration(duration: Duration) -> String {
-    let text = humantime::format_duration(duration).to_string();
-    text.split(' ').take(2).collect()
+    let micros = duration.as_micros();
+    let (millis, seconds) = (duration.as_millis(), duration.as_secs());
+    if micros < 1000 {
+        return format!("{micros}us");
+    }
+    if micros < 10_000 {
+        return format!("{}.{}ms", millis, micros % 1000 / 100);
+    }
+    if millis < 1000 {
+        return format!("{millis}ms");
+    }
+    if seconds < 60 {
+        return format!("{seconds}.{}s", millis % 1000 / 100);
+    }
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    if hours == 0 {
+        return format!("{minutes}m{:02}s", seconds % 60);
+    }
+    if days == 0 {
+        return format!("{hours}h{:02}m", minutes % 60);
+    }
+    format!("{days}d{:02}h", hours % 24)
 }
 
 /// Milliseconds as [`duration`] shows them; `?` if unknown.
@@ -73,19 +93,22 @@ mod tests {
     }
 
     #[test]
-    fn durations_show_two_units_and_can_be_typed_again() {
+    fn durations_show_the_units_that_matter() {
         for (micros, shown) in [
-            (0, "0s"),
-            (9_990, "9ms990us"),
+            (0, "0us"),
+            (999, "999us"),
+            (1_000, "1.0ms"),
+            (9_990, "9.9ms"),
             (850_000, "850ms"),
-            (125_000_000, "2m5s"),
-            (273_605_000_000, "3days4h"),
+            (18_240_000, "18.2s"),
+            (59_999_000, "59.9s"),
+            (125_000_000, "2m05s"),
+            (3_720_000_000, "1h02m"),
+            (273_600_000_000, "3d04h"),
         ] {
-            let text = duration(Duration::from_micros(micros));
-            assert_eq!(text, shown);
-            assert!(humantime::parse_duration(&text).is_ok());
+            assert_eq!(duration(Duration::from_micros(micros)), shown);
         }
         assert_eq!(millis(-1), "?");
-        assert_eq!(millis(1500), "1s500ms");
+        assert_eq!(millis(1500), "1.5s");
     }
 }

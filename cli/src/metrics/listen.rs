@@ -33,7 +33,8 @@ const BREATH: Duration = Duration::from_millis(100);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const INDEX: &str = "/metrics  figures for Prometheus\n\
-    /healthz  whether this program is well\n";
+    /healthz  whether this program is well\n\
+    /readyz   whether all servers answer and have the module\n";
 
 /// The servers, which one request asks at a time, and what the operator was told of them.
 struct Asked {
@@ -84,12 +85,16 @@ async fn talk(stream: TcpStream, asked: Shared) {
 /// By any method: nothing is changed.
 async fn answer(path: &str, asked: &Shared) -> Response<Full<Bytes>> {
     match path {
-        "/metrics" => {
+        "/metrics" | "/readyz" => {
             let asked = &mut *asked.lock().await;
             match look(&mut asked.masters).await {
                 Ok((figures, troubles)) => {
                     asked.tell(troubles);
-                    response(StatusCode::OK, METRICS, figures)
+                    match asked.told.as_slice() {
+                        _ if path == "/metrics" => response(StatusCode::OK, METRICS, figures),
+                        [] => text(StatusCode::OK, "ok\n"),
+                        told => text(StatusCode::SERVICE_UNAVAILABLE, told.join("\n") + "\n"),
+                    }
                 }
                 Err(failure) => text(StatusCode::INTERNAL_SERVER_ERROR, failure.text),
             }

@@ -79,6 +79,23 @@ impl Link {
         Ok((locks, next))
     }
 
+    /// Frees a lock, or one holder's part in it; whether there was anything to free.
+    pub async fn break_lock(
+        &mut self,
+        key: &[u8],
+        owner: Option<&[u8]>,
+        force: bool,
+    ) -> Result<bool, Trouble> {
+        let mut command = cmd("FAIRLOCK.BREAK", key);
+        if let Some(owner) = owner {
+            command.arg("OWNER").arg(owner);
+        }
+        if force {
+            command.arg("FORCE");
+        }
+        self.read(&command, value).await
+    }
+
     async fn read<T>(
         &mut self,
         command: &Cmd,

@@ -1,9 +1,15 @@
 //! TLS: the files that the command line names, and what its errors mean.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates};
+use redis::io::AsyncDNSResolver;
+use redis::{
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, RedisError, RedisFuture,
+    TlsCertificates,
+};
+use tokio::net::lookup_host;
 
 use crate::args::TlsArgs;
 use crate::failure::{Failure, USAGE};
@@ -14,7 +20,7 @@ pub fn applied(info: ConnectionInfo, args: &TlsArgs) -> Result<ConnectionInfo, F
         return Ok(info);
     }
     let ConnectionAddr::TcpTls { host, port, .. } = info.addr() else {
-        let text = "--cacert, --cert, --key and --insecure are for TLS: write rediss://HOST:PORT as --url or FAIRLOCK_URL";
+        let text = "--cacert, --cert, --key, --sni and --insecure are for TLS: write rediss://HOST:PORT as --url or FAIRLOCK_URL";
         return Err(Failure::new(USAGE, text));
     };
     let addr = ConnectionAddr::TcpTls {
@@ -47,6 +53,23 @@ fn read(file: Option<&PathBuf>) -> Result<Option<Vec<u8>>, Failure> {
     file.map(bytes).transpose()
 }
 
+/// Where a server is, whatever its certificate calls it.
+pub struct Here(pub String);
+
+impl AsyncDNSResolver for Here {
+    fn resolve<'a, 'b: 'a>(
+        &'a self,
+        _: &'b str,
+        port: u16,
+    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+        Box::pin(async move {
+            let found = lookup_host((self.0.as_str(), port)).await?;
+            let found: Box<dyn Iterator<Item = SocketAddr> + Send> = Box::new(found);
+            Ok(found)
+        })
+    }
+}
+
 /// What to do about an error, if it is one of TLS.
 pub fn hint(error: &RedisError) -> Option<&'static str> {
     let text = error.to_string();
@@ -56,7 +79,7 @@ pub fn hint(error: &RedisError) -> Option<&'static str> {
     } else if has(&["CertificateRequired", "HandshakeFailure"]) {
         Some("it wants a certificate of the client: --cert and --key")
     } else if has(&["invalid peer certificate", "UnknownIssuer"]) {
-        Some("--cacert says whom to trust, and the certificate has to be for the URL's host")
+        Some("--cacert says whom to trust, --sni for which host the certificate is")
     } else {
         None
     }

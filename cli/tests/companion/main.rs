@@ -6,7 +6,8 @@
     clippy::expect_used,
     clippy::float_cmp,
     clippy::panic,
-    clippy::indexing_slicing
+    clippy::indexing_slicing,
+    clippy::must_use_candidate
 )]
 
 mod program;

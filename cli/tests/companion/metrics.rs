@@ -110,34 +110,41 @@ pub fn get(port: u16, path: &str) -> (u16, String) {
 }
 
 #[test]
-fn prometheus_gets_the_figures_of_the_moment_until_sigterm_whatever_happens() {
+fn prometheus_gets_the_figures_of_the_moment_whatever_other_clients_do() {
     let (server, mut client) = Server::connected();
-    let (program, port) = listening(&server);
+    let (_program, port) = listening(&server);
     let _silent: Vec<_> = (0..80).map(|_| connect(port)).collect();
     // Longer than any head; it may be hung up on before all is sent.
     let _ = connect(port).write_all(&vec![0xff; 1 << 20]);
     let node = format!("node=127.0.0.1:{}", server.port);
-    let taken = format!("acquisitions_total{{way=immediate,{node}}}");
-    let says = || read(&get(port, "/metrics").1);
-    assert_eq!(says()[&taken], 0.0);
+    let taken =
+        || read(&get(port, "/metrics").1)[&format!("acquisitions_total{{way=immediate,{node}}}")];
+    assert_eq!(taken(), 0.0);
     client.int("FAIRLOCK.ACQUIRE k me");
-    assert_eq!(says()[&taken], 1.0);
+    assert_eq!(taken(), 1.0);
     assert_eq!(get(port, "/metric").0, 404);
     let address = format!("127.0.0.1:{port}");
     let second = program::ended(server.port, format!("metrics --listen {address}"));
     second.failed(1, &format!("cannot listen on {address}: "));
+}
 
+#[test]
+fn a_server_that_goes_away_is_told_of_and_waited_for_until_sigterm() {
+    let (server, mut client) = Server::connected();
+    let (program, port) = listening(&server);
+    assert_eq!(get(port, "/readyz").0, 200);
     client.run("CONFIG SET requirepass secret");
     client.run("CLIENT KILL TYPE normal SKIPME yes");
-    let up = format!("up{{{node}}}");
-    wait_until("it is gone", || says()[&up] == 0.0);
-    // The operator is told once, however often it is asked.
-    assert_eq!(says()[&up], 0.0);
+    let gone = format!("fairlock_up{{node=\"127.0.0.1:{}\"}} 0\n", server.port);
+    wait_until("it is gone", || get(port, "/metrics").1.contains(&gone));
+    let (status, said) = get(port, "/readyz");
+    assert_eq!(status, 503, "{said}");
+    assert!(said.contains("wants a password"), "{said}");
     // The program itself is well, and must not be restarted for that.
     assert_eq!(get(port, "/healthz").0, 200);
     let freed = client.raw(&[b"CONFIG", b"SET", b"requirepass", b""]);
     freed.expect("no password any more");
-    wait_until("the server is back", || says()[&up] == 1.0);
+    wait_until("the server is back", || get(port, "/readyz").0 == 200);
     // It answers first and tells the operator next.
     program.wait_for_error("all servers answer again");
     program.signal("TERM");

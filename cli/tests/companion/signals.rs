@@ -43,18 +43,33 @@ fn what_was_ignored_stays_ignored() {
     assert_eq!(ended.said(), "both are there\n");
 }
 
-/// With a code of its own, as during the wait.
+/// `top` has a screen of its own, and gives the terminal back.
 #[test]
-fn they_end_a_question_that_takes_long() {
-    let server = Server::start();
-    let asked = || server.info("commandstats", "cmdstat_fairlock.locks");
-    for (signal, code) in [("INT", 130), ("TERM", 143)] {
-        let before = asked();
-        let program = program::start(server.port, "top --interval 10m");
-        wait_until("it has begun", || asked() != before);
-        program.signal(signal);
-        assert_eq!(program.end().code, code);
+fn top_has_a_screen_until_it_is_told_to_end() {
+    let (server, mut client) = Server::connected();
+    client.int("FAIRLOCK.ACQUIRE orders ann SESSION");
+    let top = "sh -c 'echo $$; exec \"$FAIRLOCK\" top --interval 50ms'";
+    let line = format!("stty rows 24 cols 100; {top}; echo ended $?");
+    for (by, code) in [("q", 0), ("TERM", 143)] {
+        let mut program = program::in_terminal(server.port, &line);
+        let [pid] = program.pids();
+        program.wait_for("\u{1b}[?1049h");
+        program.wait_for("orders");
+        if by == "q" {
+            program.type_in(by);
+        } else {
+            send_signal(pid, by);
+        }
+        let ended = program.end();
+        assert!(ended.out.contains("\u{1b}[?1049l"), "{ended:?}");
+        assert!(ended.out.contains(&format!("ended {code}")), "{ended:?}");
     }
+    let once = program::in_terminal(server.port, "\"$FAIRLOCK\" top --once --interval 10ms");
+    let out = once.end().out;
+    assert!(
+        out.starts_with("hand-offs=") && !out.contains('\u{1b}'),
+        "{out}"
+    );
 }
 
 /// The terminal sends it to the whole group in the foreground, which one of the commands has left.

@@ -67,8 +67,10 @@ fn named<'a>(list: &'a Value, name: &Value) -> &'a Value {
 fn the_manifests_fit_together() {
     let all = documents("examples/kubernetes/fairlock.yaml");
     let set = &kind(&all, "StatefulSet")["spec"];
-    let pod = &set["template"]["spec"];
-    let labels = &set["template"]["metadata"]["labels"];
+    let (pod, labels) = (
+        &set["template"]["spec"],
+        &set["template"]["metadata"]["labels"],
+    );
     let monitor = &documents("examples/kubernetes/podmonitor.yaml")[0]["spec"];
     let budget = &kind(&all, "PodDisruptionBudget")["spec"];
     for selects in [set, budget, monitor] {
@@ -88,15 +90,22 @@ fn the_manifests_fit_together() {
             named(&pod["volumes"], &mount["name"]);
         }
     }
+    // Who asks for metrics is among the users.
+    let secret = &kind(&all, "Secret")["stringData"];
+    let users = secret["users.acl"].as_str().expect("users");
+    let url = secret["metrics-url"].as_str().expect("a URL");
+    let user = url.trim_start_matches("redis://").split(['@', ':']);
+    let [name, password] = [0, 1].map(|at| user.clone().nth(at).expect("a user"));
+    assert!(users.contains(&format!("user {name} on >{password} ")));
 }
 
 /// Servers replay the transactions of the append-only file with the permissions of the default user, also if it is off. A
 /// replica that may not serve stale data refuses as a server does that is loading.
 #[test]
-fn with_the_manifests_users_locks_survive_a_restart_and_metrics_and_probes_work() {
+fn with_the_manifests_users_locks_survive_a_restart_and_probes_tell_how_the_server_is() {
     let all = documents("examples/kubernetes/fairlock.yaml");
-    let secret = &kind(&all, "Secret")["stringData"];
-    let users = secret["users.acl"].as_str().expect("users");
+    let users = kind(&all, "Secret")["stringData"]["users.acl"].as_str();
+    let users = users.expect("users");
     // What asks the server here is the default user. Its permissions are those of the manifests.
     let open = users.replace("user default off ", "user default on nopass ");
     assert_ne!(open, users, "the default user is not off");
@@ -114,13 +123,6 @@ fn with_the_manifests_users_locks_survive_a_restart_and_metrics_and_probes_work(
     let mut app = server.connect();
     app.run("AUTH app change-me-1");
     app.assert_has("FAIRLOCK.INFO orders", "owner, ann,");
-
-    let url = secret["metrics-url"].as_str().expect("a URL");
-    let url = url.replace(":6379", &format!(":{}", server.port));
-    let mut metrics = Command::new(env!("CARGO_BIN_EXE_fairlock"));
-    metrics.args(["--url", &url, "metrics"]);
-    let said = Program::start(&mut metrics).end().said();
-    assert!(said.contains("} 1\n"), "{said}");
 
     let containers = &kind(&all, "StatefulSet")["spec"]["template"]["spec"]["containers"];
     let container = named(containers, &"server".into());
@@ -147,19 +149,23 @@ fn the_dockerfile_compose_and_the_configuration_name_the_same_files() {
     let docker = text("Dockerfile");
     let server = text("packaging/image/server.conf");
     let compose = text("compose.yaml");
+    let module = "/usr/lib/redis/modules/libfairlock.so";
     for (path, pages) in [
         ("/etc/fairlock/conf.d/", [&server, &compose]),
         ("/etc/fairlock/fairlock.conf", [&server, &docker]),
-        ("/usr/lib/redis/modules/libfairlock.so", [&server, &docker]),
+        (module, [&server, &docker]),
     ] {
-        assert!(pages.iter().all(|page| page.contains(path)), "{path}");
+        let is_in_both = pages.iter().all(|page| page.contains(path));
+        assert!(is_in_both, "{path}");
     }
     let files = docker.split_whitespace();
     let mut files = files.filter(|word| word.starts_with("packaging/image/"));
     assert!(files.all(|file| root().join(file).exists()));
     // The toolchain is the one that the sources are built with.
     let toolchain = text("rust-toolchain.toml");
-    let channel = toolchain.split('"').nth(1).expect("a channel");
+    let channel = toolchain.split("channel = \"").nth(1);
+    let channel = channel.and_then(|rest| rest.split('"').next());
+    let channel = channel.expect("a channel");
     let image = format!("FROM rust:{channel}-bookworm AS build\nENV RUSTUP_TOOLCHAIN={channel}\n");
     assert!(docker.contains(&image), "{image}");
 }

@@ -1,82 +1,72 @@
-//! `fairlock top`: the locks that servers track, and how fast they change hands.
+//! What is shown, and in which order.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::args::{Sort, TopArgs};
-use crate::failure::{Failure, UNAVAILABLE};
 use crate::lock::Lock;
-use crate::server::{Answer, Info, Link, Masters, Target, Trouble, troubles};
-use crate::shown::line;
+use crate::server::{Answer, Info, troubles};
+use crate::shown::{line, matches};
 use crate::text::duration;
-
-/// Shows the locks; the exit code.
-pub async fn run(args: &TopArgs, target: Target) -> Result<u8, Failure> {
-    let mut masters = Masters::new(target);
-    let (start, before) = (Instant::now(), masters.ask(ask).await);
-    // A wrong address or user is reported at once.
-    if before.iter().all(|node| node.said.is_err()) {
-        return Err(Failure::new(UNAVAILABLE, troubles(&before).join("\n")));
-    }
-    sleep(args.interval).await;
-    let (elapsed, now) = (start.elapsed(), masters.ask(ask).await);
-    let is_well = troubles(&now).is_empty();
-    let board = Board::new(args.sort, &before, now, elapsed);
-    io::stdout().write_all(board.lines().as_bytes())?;
-    Ok(if is_well { 0 } else { UNAVAILABLE })
-}
 
 /// What a server said.
 #[derive(Debug)]
-struct Said {
+pub struct Said {
     /// Its figures.
-    info: Info,
+    pub info: Info,
     /// Locks that it tracks.
-    locks: Vec<Lock>,
+    pub locks: Vec<Lock>,
     /// It has more.
-    has_more: bool,
-}
-
-async fn ask(mut link: Link) -> Result<Said, Trouble> {
-    // First the locks: their error is the clearest if the module is missing.
-    let (locks, more) = link.tracked(0).await?;
-    Ok(Said {
-        has_more: more.is_some(),
-        info: link.fairlock_info().await?,
-        locks,
-    })
+    pub has_more: bool,
 }
 
 /// What is shown.
 #[derive(Debug)]
-struct Board {
+pub struct Board {
     /// What to sort by.
-    sort: Sort,
-    /// What the servers said.
-    nodes: Vec<Answer<Said>>,
-    /// Hand-offs and acquisitions a second; `None` if no server was there at both looks.
+    pub sort: Sort,
+    /// What a name, holder or next waiter must contain, in lower case.
+    filter: String,
+    /// When the servers were asked.
+    at: Instant,
+    /// What they said.
+    pub nodes: Vec<Answer<Said>>,
+    /// Hand-offs and acquisitions a second since the look before; `None` if there is nothing to compare with.
     rates: Option<[f64; 2]>,
 }
 
 impl Board {
-    /// After two looks, a time apart.
-    fn new(sort: Sort, before: &[Answer<Said>], nodes: Vec<Answer<Said>>, apart: Duration) -> Self {
-        let grown = |name| grown(before, &nodes, name);
-        let rates = grown("acquisitions_handed_off")
-            .zip(grown("acquisitions_immediate"))
-            .map(|(handed_off, immediate)| {
+    /// Begins with a look.
+    pub fn new(args: &TopArgs, at: Instant, nodes: Vec<Answer<Said>>) -> Self {
+        Self {
+            sort: args.sort,
+            filter: args.filter.to_lowercase(),
+            at,
+            nodes,
+            rates: None,
+        }
+    }
+
+    /// Takes in a look.
+    pub fn show(&mut self, at: Instant, nodes: Vec<Answer<Said>>) {
+        let seconds = (at - self.at).as_secs_f64();
+        let grown = ["acquisitions_handed_off", "acquisitions_immediate"]
+            .map(|name| grown(&self.nodes, &nodes, name));
+        self.rates = match grown {
+            [Some(handed_off), Some(immediate)] if seconds > 0.0 => {
                 let all = handed_off.saturating_add(immediate);
-                [handed_off, all].map(|count| f64::from(count) / apart.as_secs_f64())
-            });
-        Self { sort, nodes, rates }
+                Some([handed_off, all].map(|count| f64::from(count) / seconds))
+            }
+            _ => None,
+        };
+        (self.at, self.nodes) = (at, nodes);
     }
 
     /// What an operator should know before reading the table.
-    fn notices(&self) -> Vec<String> {
+    pub fn notices(&self) -> Vec<String> {
         let mut notices = troubles(&self.nodes);
         for Answer { address, said } in &self.nodes {
             match said {
@@ -93,11 +83,13 @@ impl Board {
         notices
     }
 
-    /// The locks in order, each with its server's address.
-    fn rows(&self) -> Vec<(&Lock, &str)> {
+    /// The locks that are shown, in order, each with its server's address.
+    pub fn rows(&self) -> Vec<(&Lock, &str)> {
         let all = said(&self.nodes)
             .flat_map(|(node, said)| said.locks.iter().map(move |lock| (lock, node)));
-        let mut rows: Vec<(&Lock, &str)> = all.collect();
+        let mut rows: Vec<(&Lock, &str)> = all
+            .filter(|(lock, _)| matches(lock, &self.filter))
+            .collect();
         rows.sort_by_key(|(lock, node)| (&lock.name, *node));
         match self.sort {
             Sort::Waiting => rows.sort_by_key(|(lock, _)| Reverse(lock.waiting)),
@@ -113,7 +105,7 @@ impl Board {
     }
 
     /// The figures of all servers together, in one line; of waits the worst server's.
-    fn figures(&self) -> String {
+    pub fn figures(&self) -> String {
         let all = |name| said(&self.nodes).map(move |(_, said)| said.info.number(name));
         let worst = |name| duration(Duration::from_micros(all(name).max().unwrap_or(0)));
         let sum = |name| all(name).sum::<u64>();
@@ -135,7 +127,7 @@ impl Board {
     }
 
     /// As lines: the figures, what an operator should know, a line a lock.
-    fn lines(&self) -> String {
+    pub fn lines(&self) -> String {
         let mut text = self.figures() + "\n";
         for notice in self.notices() {
             // Writing to a string does not fail.
@@ -168,16 +160,21 @@ fn grown(before: &[Answer<Said>], now: &[Answer<Said>], name: &str) -> Option<u3
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(super) mod tests {
+    use clap::Parser as _;
 
-    fn lock(name: &str, owner: &str, waiting: i64, lease: i64, held: i64) -> Lock {
+    use super::*;
+    use crate::args::{Args, Subcommand};
+    use crate::server::Trouble;
+
+    pub fn lock(name: &str, owner: &str, waiting: i64, lease: i64, held: i64) -> Lock {
         Lock {
             name: name.into(),
             owner: Some(owner.into()),
             lease,
             token: Some(7),
             waiting,
+            next: (waiting > 0).then(|| b"next-one".to_vec()),
             holders: 1,
             limit: 1,
             held,
@@ -200,53 +197,65 @@ mod tests {
         }
     }
 
+    pub fn board(line: &str, locks: Vec<Lock>) -> Board {
+        let line = format!("fairlock top {line}");
+        let args = Args::try_parse_from(line.split_whitespace()).expect("a command line");
+        let Subcommand::Top(args) = args.command else {
+            panic!("another subcommand");
+        };
+        Board::new(&args, Instant::now(), vec![node("here:1", locks, 0)])
+    }
+
     #[test]
-    fn rows_are_sorted_by_what_was_asked_for() {
-        for (sort, expected) in [
-            (Sort::Waiting, "Stock orders mail"),
-            (Sort::Held, "orders Stock mail"),
-            (Sort::Lease, "orders Stock mail"),
-            (Sort::Name, "Stock mail orders"),
-            (Sort::Holder, "Stock mail orders"),
-        ] {
-            let locks = vec![
+    fn rows_are_filtered_and_sorted_by_what_was_asked_for() {
+        let three = || {
+            vec![
                 lock("orders", "carol", 1, 500, 9_000),
                 lock("Stock", "alice", 3, 30_000, 20),
                 lock("mail", "bob", 0, -1, -1),
-            ];
-            let board = Board::new(sort, &[], vec![node("a", locks, 0)], Duration::ZERO);
+            ]
+        };
+        for (line, expected) in [
+            ("", "Stock orders mail"),
+            ("--sort held", "orders Stock mail"),
+            ("--sort lease", "orders Stock mail"),
+            ("--sort name", "Stock mail orders"),
+            ("--sort holder", "Stock mail orders"),
+            ("--filter STOCK", "Stock"),
+            ("--filter car", "orders"),
+            ("--filter next", "Stock orders"),
+            ("--filter nothing", ""),
+        ] {
+            let board = board(line, three());
             let name = |(lock, _): (&Lock, _)| String::from_utf8_lossy(&lock.name).into_owned();
             let names: Vec<String> = board.rows().into_iter().map(name).collect();
-            assert_eq!(names.join(" "), expected, "{sort:?}");
+            assert_eq!(names.join(" "), expected, "{line}");
         }
     }
 
     #[test]
     fn servers_add_up_and_one_that_does_not_answer_is_told_of() {
-        let looked = |servers: &[(&str, u64)]| -> Vec<_> {
-            let nodes = servers.iter();
-            nodes
-                .map(|(at, count)| node(at, Vec::new(), *count))
-                .collect()
-        };
+        let mut board = board("", Vec::new());
+        let start = board.at;
+        assert!(board.figures().starts_with("hand-offs=? acquisitions=? "));
+        let servers = [("a", 10), ("b", 20), ("c", 9)];
+        board.show(
+            start,
+            servers
+                .map(|(at, count)| node(at, Vec::new(), count))
+                .into(),
+        );
+        assert!(board.figures().starts_with("hand-offs=? ") && board.notices().is_empty());
         // One was restarted, one is new, one does not answer.
-        let before = looked(&[("a", 10), ("b", 20), ("c", 9)]);
-        let mut now = looked(&[("a", 14), ("b", 2), ("d", 99)]);
+        let servers = [("a", 14), ("b", 2), ("d", 99)];
+        let mut now = Vec::from(servers.map(|(at, count)| node(at, Vec::new(), count)));
         now.push(Answer {
             address: "c".to_owned(),
             said: Err(Trouble::Gone("it is gone".to_owned())),
         });
-        let lines = Board::new(Sort::Name, &before, now, Duration::from_millis(500)).lines();
-        let figures =
-            "hand-offs=12.0/s acquisitions=12.0/s wait-p50=0s wait-p99=99us wait-max=0s blocked=3 ";
-        assert!(lines.starts_with(figures), "{lines}");
-        assert!(lines.ends_with("\n! it is gone\n"), "{lines}");
-        let new = Board::new(
-            Sort::Name,
-            &before,
-            looked(&[("d", 9)]),
-            Duration::from_secs(1),
-        );
-        assert!(new.lines().starts_with("hand-offs=? acquisitions=? "));
+        board.show(start + Duration::from_millis(500), now);
+        let figures = "hand-offs=12.0/s acquisitions=12.0/s wait-p50=0us wait-p99=99us wait-max=0us blocked=3 ";
+        assert!(board.lines().starts_with(figures), "{}", board.lines());
+        assert!(board.lines().ends_with("\n! it is gone\n"));
     }
 }
