@@ -182,9 +182,9 @@ class Asks(Calls):
         if ask.options.session and ask.line is None:
             ask.line = await self.io.open(ask.name)
         await self.io.enter(self.gate, ask.last - self.now())
-        sent, words = self.now(), ("FAIRLOCK.ACQUIRE", ask.name, ask.ear.owner, *ask.options.arguments)
-        left = math.inf if ask.options.wait == 0 else max(SHORTEST, ask.over - sent)
         try:
+            sent, words = self.now(), ("FAIRLOCK.ACQUIRE", ask.name, ask.ear.owner, *ask.options.arguments)
+            left = math.inf if ask.options.wait == 0 else max(SHORTEST, ask.over - sent)
             timeout = min(left, ask.options.command_timeout)
             reply, is_confirmed = await self._call(ask, words, confirm=True, line=ask.line, timeout=timeout)
         finally:

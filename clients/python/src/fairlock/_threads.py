@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Coroutine, Iterator
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
@@ -64,6 +65,17 @@ class Bell:
         self.lock.acquire(blocking=False)
 
 
+class Gate(SimpleQueue[None]):
+    """A semaphore. When a signal raises an exception, threading.Semaphore may keep its own lock for ever."""
+
+    def __init__(self, places: int) -> None:
+        for _ in range(places):
+            self.release()
+
+    def release(self) -> None:
+        self.put(None)
+
+
 class Timer:
     """One thread for all holds. What is due runs in a thread of its own; if that cannot start, it is due again soon."""
 
@@ -106,7 +118,7 @@ class Timer:
 class Threads(Io):
     """Its coroutines never suspend."""
 
-    mutex, bell, gate, lost = Mutex, Bell, threading.BoundedSemaphore, Lost
+    mutex, bell, gate, lost = Mutex, Bell, Gate, Lost
 
     def begin(self) -> None:
         super().begin()
@@ -140,9 +152,11 @@ class Threads(Io):
     async def rung(self, bell: Bell, seconds: float) -> bool:
         return bell.lock.acquire(timeout=min(max(0.0, seconds), LONGEST))
 
-    async def enter(self, gate: threading.Semaphore, seconds: float) -> None:
-        if not gate.acquire(timeout=min(max(0.0, seconds), LONGEST)):
-            raise TimeoutError
+    async def enter(self, gate: Gate, seconds: float) -> None:
+        try:
+            gate.get(timeout=min(max(0.0, seconds), LONGEST))
+        except Empty:
+            raise TimeoutError from None
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
         try:
