@@ -86,33 +86,6 @@ def test_an_interrupted_thread_leaves_the_queue(locks, view, name):
         assert view.queue(name) == []
 
 
-def test_an_exception_in_the_midst_of_a_lock_of_python_stops_no_other(locks, name):
-    """As a signal raises it, such as that of a time limit for tasks: those of `threading` that are written in Python may stay locked."""
-    Late = type("Late", (Exception,), {})
-    for moment in itertools.count():
-        left = moment
-
-        def trace(frame, *_):
-            nonlocal left
-            left -= frame.f_code is threading.Semaphore.acquire.__code__
-            if left < 0:
-                raise Late
-            return trace
-
-        sys.settrace(trace)
-        try:
-            locks.acquire(f"{name}:{moment}", renew=False)
-        except Late:
-            continue
-        finally:
-            sys.settrace(None)
-        break
-    thread = threading.Thread(target=lambda: locks.acquire(name).release(), daemon=True)
-    thread.start()
-    thread.join(20)
-    assert not thread.is_alive()
-
-
 def test_cancelling_a_task_at_any_moment_leaves_nothing(one, view, name):
     async def work(locks):
         for moment in range(200):
