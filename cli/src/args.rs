@@ -195,8 +195,7 @@ pub enum Sort {
 #[derive(Debug, clap::Args)]
 pub struct MetricsArgs {
     /// Answer HTTP requests at this address, HOST:PORT; :PORT is all addresses of this machine. /metrics is
-    /// for Prometheus, /healthz says whether this program is well, /readyz whether all servers answer and
-    /// have the module.
+    /// for Prometheus, /healthz says whether this program is well.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub listen: Option<String>,
 }

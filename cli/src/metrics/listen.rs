@@ -33,8 +33,7 @@ const BREATH: Duration = Duration::from_millis(100);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const INDEX: &str = "/metrics  figures for Prometheus\n\
-    /healthz  whether this program is well\n\
-    /readyz   whether all servers answer and have the module\n";
+    /healthz  whether this program is well\n";
 
 /// The servers, which one request asks at a time, and what the operator was told of them.
 struct Asked {
@@ -85,16 +84,12 @@ async fn talk(stream: TcpStream, asked: Shared) {
 /// By any method: nothing is changed.
 async fn answer(path: &str, asked: &Shared) -> Response<Full<Bytes>> {
     match path {
-        "/metrics" | "/readyz" => {
+        "/metrics" => {
             let asked = &mut *asked.lock().await;
             match look(&mut asked.masters).await {
                 Ok((figures, troubles)) => {
                     asked.tell(troubles);
-                    match asked.told.as_slice() {
-                        _ if path == "/metrics" => response(StatusCode::OK, METRICS, figures),
-                        [] => text(StatusCode::OK, "ok\n"),
-                        told => text(StatusCode::SERVICE_UNAVAILABLE, told.join("\n") + "\n"),
-                    }
+                    response(StatusCode::OK, METRICS, figures)
                 }
                 Err(failure) => text(StatusCode::INTERNAL_SERVER_ERROR, failure.text),
             }

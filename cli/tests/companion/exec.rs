@@ -1,6 +1,6 @@
 //! `fairlock exec`: waiting, running, giving back.
 
-use fairlock_testing::Server;
+use fairlock_testing::{Server, wait_until};
 
 use crate::program;
 
@@ -22,6 +22,11 @@ fn the_commands_status_is_passed_on_and_the_lock_is_free_by_then() {
         assert_eq!(ended.errors.is_empty(), error.is_empty(), "{ended:?}");
         assert_eq!(client.run("EXISTS k"), "0");
     }
+    // A name is any bytes.
+    let exec = b"exec 'k\xff\n' --wait 0 -- sh -c 'printf %s \"$FAIRLOCK_KEY\" | od -An -tx1'";
+    assert_eq!(program::ended(server.port, exec).said(), " 6b ff 0a\n");
+    client.run_words(&[&b"FAIRLOCK.ACQUIRE"[..], b"k\xff\n", b"a"]);
+    program::ended(server.port, exec).failed(75, "did not get the lock k\\xff\\n:");
 }
 
 #[test]
@@ -44,7 +49,7 @@ fn the_command_is_told_what_it_holds_and_the_lock_is_bound_to_the_connection() {
 }
 
 #[test]
-fn a_lock_that_cannot_be_had_in_time_is_not_acquired() {
+fn a_wait_ends_in_time_by_cancel_by_a_signal_and_where_the_queue_is_full() {
     let (server, mut client) = Server::connected_with(&["--fairlock.max-waiters", "1"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     for (wait, why) in [
@@ -59,6 +64,15 @@ fn a_lock_that_cannot_be_had_in_time_is_not_acquired() {
     let cancelled = program::waiting(&server, "--owner me");
     assert_eq!(client.run("FAIRLOCK.CANCEL k me"), "1");
     assert_eq!(cancelled.end().code, 75);
+    // A code of its own, not the signal's: as PID 1 the kernel would ignore a signal that nobody listens to.
+    for (signal, code) in [("HUP", 129), ("INT", 130), ("TERM", 143), ("KILL", -1)] {
+        let program = program::waiting(&server, "");
+        program.signal(signal);
+        assert_eq!(program.end().code, code);
+        wait_until("the queue is empty", || {
+            client.run("FAIRLOCK.INFO k").contains("waiting, 0")
+        });
+    }
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
     program::ended(server.port, "exec k -- true").failed(75, "QUEUEFULL");
 }
@@ -78,13 +92,4 @@ fn those_that_share_the_lock_run_together_and_the_next_one_waits() {
         assert_eq!(next.end().code, 3);
         assert_eq!(client.run("DBSIZE"), "0");
     }
-}
-
-#[test]
-fn a_locks_name_is_any_bytes() {
-    let (server, mut client) = Server::connected();
-    let exec = b"exec 'k\xff\n' --wait 0 -- sh -c 'printf %s \"$FAIRLOCK_KEY\" | od -An -tx1'";
-    assert_eq!(program::ended(server.port, exec).said(), " 6b ff 0a\n");
-    client.run_words(&[&b"FAIRLOCK.ACQUIRE"[..], b"k\xff\n", b"a"]);
-    program::ended(server.port, exec).failed(75, "did not get the lock k\\xff\\n:");
 }

@@ -36,21 +36,18 @@ fn whatever_takes_the_lock_away_ends_the_command_and_is_told_in_a_line() {
 
 #[test]
 fn without_an_answer_the_command_ends_before_the_lease_can() {
-    // Of which a tenth is kept for what a busy machine is late by.
-    const LEASE: Duration = Duration::from_secs(20);
     let server = Server::start();
     // It does not end by SIGTERM.
     let script = "trap '' TERM; echo $$; sleep 100; :";
     let program = program::script(server.port, "--lease 20s --grace 500ms", script);
     let [command] = program.pids();
-    let (ended, took) = server.while_stopped(|| {
+    server.while_stopped(|| {
         let start = Instant::now();
         wait_until("the command has ended", || !is_alive(command));
-        let took = start.elapsed();
-        (program.end(), took)
+        // Of the lease a tenth is kept for what a busy machine is late by.
+        assert!(start.elapsed() < Duration::from_secs(20));
+        program.end().failed(76, "its lease may end soon");
     });
-    ended.failed(76, "its lease may end soon");
-    assert!(took < LEASE, "{took:?}");
 }
 
 /// As by Ctrl-Z. The server renews the lock for as long as there is the connection.
@@ -70,8 +67,9 @@ fn a_program_that_was_stopped_for_longer_than_the_lease_asks_before_it_believes_
 }
 
 #[test]
-fn what_the_command_has_started_ends_with_it_also_if_it_ignores_the_signal() {
+fn what_the_command_has_started_ends_with_it_unless_it_may_go_on() {
     let (server, mut client) = Server::connected();
+    // Also if it ignores the signal.
     let child = "sh -c 'trap \"\" TERM; echo $$; exec sleep 100'";
     for script in [
         "trap '' TERM; sleep 100 & echo $!; echo $$; wait",
@@ -92,34 +90,21 @@ fn what_the_command_has_started_ends_with_it_also_if_it_ignores_the_signal() {
     assert!(!is_alive(started));
     program.type_in("\n");
     assert_eq!(program.end().code, 0);
-}
-
-#[test]
-fn a_command_can_be_let_go_on() {
-    let server = Server::start();
+    // The command can be let go on.
     let script = "trap 'echo goes on; exit' USR1; echo ready; while :; do sleep 0.05; done";
     let program = program::script(server.port, "--on-loss ignore", script);
     program.wait_for("ready\n");
-    server.connect().run("FAIRLOCK.BREAK k");
+    client.run("FAIRLOCK.BREAK k");
     program.wait_for_error("the command goes on");
     // Whatever the loss brings the command was sent before this.
     program.signal("USR1");
     let ended = program.end();
     assert_eq!((ended.code, ended.out.as_str()), (76, "ready\ngoes on\n"));
-}
-
-#[test]
-fn when_the_program_itself_is_killed_the_command_ends_and_the_lock_is_free() {
-    let (server, mut client) = Server::connected();
+    // The program itself is killed.
     let program = program::script(server.port, "", "echo $$; exec sleep 100");
     let [command] = program.pids();
-    let waiting = program::waiting(&server, "");
-    for program in [waiting, program] {
-        program.signal("KILL");
-        assert_eq!(program.end().code, -1);
-        // Its place is given up at once.
-        wait_until("nobody waits", || server.blocked() == 0);
-    }
+    program.signal("KILL");
+    assert_eq!(program.end().code, -1);
     wait_until("the command has ended", || !is_alive(command));
     wait_until("the lock is free", || client.run("EXISTS k") == "0");
 }

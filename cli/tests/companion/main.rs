@@ -6,8 +6,7 @@
     clippy::expect_used,
     clippy::float_cmp,
     clippy::panic,
-    clippy::indexing_slicing,
-    clippy::must_use_candidate
+    clippy::indexing_slicing
 )]
 
 mod program;

@@ -1,13 +1,12 @@
 //! Ways to run the program.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt as _;
 use std::process::Command;
 
 use fairlock_testing::{Ended, Program, Server, wait_until};
 
-/// Starts a command that runs under the lock `k`, with these options of `exec`, until it gets a signal; waits until
-/// it runs.
+/// Starts a command under the lock `k`, with these options of `exec`, that runs until a signal; waits until it runs.
 #[track_caller]
 pub fn holding(port: u16, options: &str) -> Program {
     let program = script(port, options, "echo ready; exec sleep 100");
@@ -29,12 +28,12 @@ pub fn script(port: u16, options: &str, script: &str) -> Program {
     start(port, format!("exec k {options} -- sh -c {script}"))
 }
 
-/// Starts it for a server, its arguments as one would type them. It has no terminal, as from cron, wherever the tests
-/// run.
+/// Starts it for a server, its arguments as one would type them. It never has a terminal, as from cron.
 pub fn start(port: u16, arguments: impl AsRef<[u8]>) -> Program {
     let words = shlex::bytes::split(arguments.as_ref()).expect("words");
+    let program = ["setsid", env!("CARGO_BIN_EXE_fairlock")].map(OsString::from);
     let words = words.into_iter().map(OsString::from_vec);
-    Program::start(command(port, &["setsid", env!("CARGO_BIN_EXE_fairlock")]).args(words))
+    run(port, program.into_iter().chain(words))
 }
 
 /// As [`start`], as a user that the URL names.
@@ -45,19 +44,16 @@ pub fn start_as(user: &str, port: u16, arguments: &str) -> Program {
 
 /// Starts a shell's script in which `$FAIRLOCK` is the program.
 pub fn in_shell(port: u16, script: &str) -> Program {
-    Program::start(&mut command(port, &["setsid", "sh", "-c", script]))
+    run(port, ["setsid", "sh", "-c", script])
 }
 
 /// As [`in_shell`], with a terminal.
 pub fn in_terminal(port: u16, script: &str) -> Program {
-    Program::start(&mut command(
-        port,
-        &["script", "-qfec", script, "/dev/null"],
-    ))
+    run(port, ["script", "-qfec", script, "/dev/null"])
 }
 
 /// It ignores no signal, even if the tests run under nohup.
-fn command(port: u16, words: &[&str]) -> Command {
+fn run(port: u16, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Program {
     let mut command = Command::new("env");
     command
         .arg("--default-signal")
@@ -65,7 +61,7 @@ fn command(port: u16, words: &[&str]) -> Command {
         .env("FAIRLOCK", env!("CARGO_BIN_EXE_fairlock"))
         .env("FAIRLOCK_URL", format!("redis://127.0.0.1:{port}"))
         .env("TERM", "xterm-256color");
-    command
+    Program::start(&mut command)
 }
 
 /// Runs it to its end.

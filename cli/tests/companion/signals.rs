@@ -1,11 +1,11 @@
 //! Signals that the program gets, from other processes and from a terminal.
 
-use fairlock_testing::{Server, send_signal, wait_until};
+use fairlock_testing::{Server, send_signal};
 
 use crate::program;
 
 #[test]
-fn they_are_passed_on_to_the_command() {
+fn they_are_passed_on_to_the_command_and_what_was_ignored_stays_ignored() {
     let server = Server::start();
     for signal in ["HUP", "INT", "QUIT", "TERM", "USR1", "USR2"] {
         let script = format!(
@@ -17,26 +17,6 @@ fn they_are_passed_on_to_the_command() {
         let ended = program.end();
         assert_eq!((ended.code, ended.out), (5, format!("ready\n{signal}\n")));
     }
-}
-
-#[test]
-fn during_the_wait_they_end_it_and_the_place_is_given_up() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    // A code of its own, not the signal's: as PID 1 the kernel would ignore a signal that nobody listens to.
-    for (signal, code) in [("HUP", 129), ("INT", 130), ("TERM", 143)] {
-        let program = program::waiting(&server, "");
-        program.signal(signal);
-        assert_eq!(program.end().code, code);
-        wait_until("the queue is empty", || {
-            client.run("FAIRLOCK.INFO k").contains("waiting, 0")
-        });
-    }
-}
-
-#[test]
-fn what_was_ignored_stays_ignored() {
-    let server = Server::start();
     let signals = "sh -c 'kill -HUP $PPID $$; echo both are there'";
     let script = format!("trap '' HUP; exec \"$FAIRLOCK\" exec k -- {signals}");
     let ended = program::in_shell(server.port, &script).end();
@@ -66,10 +46,8 @@ fn top_has_a_screen_until_it_is_told_to_end() {
     }
     let once = program::in_terminal(server.port, "\"$FAIRLOCK\" top --once --interval 10ms");
     let out = once.end().out;
-    assert!(
-        out.starts_with("hand-offs=") && !out.contains('\u{1b}'),
-        "{out}"
-    );
+    let is_plain = out.starts_with("hand-offs=") && !out.contains('\u{1b}');
+    assert!(is_plain, "{out}");
 }
 
 /// The terminal sends it to the whole group in the foreground, which one of the commands has left.

@@ -16,8 +16,7 @@ fn it_speaks_tls_as_redis_cli_does() {
     let (trust, sni) = (format!("--cacert {cert}"), "--sni locks.example");
     let own = format!("--cert {cert} --key {key}");
     for options in [format!("{trust} {own} {sni}"), format!("{own} --insecure")] {
-        let ended = run("rediss", port, &options);
-        assert_eq!((ended.code, ended.out.as_str()), (0, "done\n"), "{ended:?}");
+        assert_eq!(run("rediss", port, &options).said(), "done\n");
     }
     let (anonymous, nameless) = (format!("{trust} {sni}"), format!("{trust} {own}"));
     let keyless = format!("--cert {cert}");

@@ -8,10 +8,16 @@ use fairlock_testing::{Blocked, Server, wait_until};
 
 use crate::program;
 
-/// As where its errors go to `grep -m1`.
+/// As where what it prints goes to `head`, and its errors to `grep -m1`.
 #[test]
-fn it_goes_on_where_nobody_reads_what_it_says() {
+fn a_reader_that_has_enough_ends_a_question_but_no_wait_and_no_command() {
     let (server, mut client) = Server::connected();
+    for command in ["top --interval 1ms", "locks", "info k", "metrics"] {
+        // Its end may be closed before anything is printed.
+        let line = format!("(\"$FAIRLOCK\" {command}; echo $? >&2) | true");
+        let ended = program::in_shell(server.port, &line).end();
+        assert_eq!((ended.code, ended.errors.as_str()), (0, "0\n"), "{ended:?}");
+    }
     client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
     let exec = "\"$FAIRLOCK\" exec k -- sh -c 'echo started; exec sleep 100'";
     let script = format!("exec 3>&1; ({exec} >&3; echo $? >&3) 2>&1 | true");
@@ -22,29 +28,6 @@ fn it_goes_on_where_nobody_reads_what_it_says() {
     program.wait_for("\n");
     client.run("FAIRLOCK.BREAK k");
     assert_eq!(program.end().said(), "started\n76\n");
-}
-
-#[test]
-fn a_wait_that_is_cut_short_is_taken_up_again_until_there_is_no_server() {
-    let (mut server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let program = program::waiting(&server, "--wait 10m");
-    client.run("CLIENT KILL TYPE normal SKIPME yes");
-    program.wait_for_error("was cut short");
-    wait_until("it waits again", || server.blocked() == 1);
-    // As a server does that becomes a replica.
-    let list = client.run("CLIENT LIST");
-    let mut list = list.split("\\n");
-    let waits = list.find(|line| line.contains(" flags=b ")).expect("it");
-    let id = waits.split([' ', '=']).nth(1).expect("an id");
-    assert_eq!(client.run(&format!("CLIENT UNBLOCK {id} ERROR")), "1");
-    client.int("FAIRLOCK.RELEASE k a");
-    assert_eq!(program.end().code, 3);
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let program = program::waiting(&server, "--reconnect 300ms");
-    server.signal("KILL");
-    server.exit_code();
-    program.end().failed(69, "cannot reach the server");
 }
 
 /// Busy with a script of somebody else's, or with as many clients as it takes.
@@ -90,18 +73,32 @@ fn proxy(server: u16) -> u16 {
 }
 
 #[test]
-fn it_says_who_holds_the_lock_and_its_place_and_notices_that_the_place_is_gone() {
-    let (server, mut client) = Server::connected();
+fn it_says_who_is_before_it_and_a_wait_that_is_cut_short_goes_on_until_there_is_no_server() {
+    let (mut server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE k bob ENQUEUE PATIENCE 600000");
     let program = program::script(proxy(server.port), "", "exit 3");
     program.wait_for_error("\n");
     let said = "fairlock: waiting for the lock k: ann holds it, place 2 of 2\n";
     assert_eq!(program.printed("errors"), said);
+    let direct = program::script(server.port, "--wait 10m", "exit 3");
+    wait_until("both wait", || server.blocked() == 2);
     client.run("CLIENT KILL TYPE normal SKIPME yes");
+    direct.wait_for_error("was cut short");
     program.wait_for_error("is dead. Asking again");
-    wait_until("it waits again", || server.blocked() == 1);
+    wait_until("both wait again", || server.blocked() == 2);
+    // As a server does that becomes a replica.
+    let list = client.run("CLIENT LIST");
+    let mut list = list.split("\\n");
+    let waits = list.find(|line| line.contains(" flags=b ")).expect("one");
+    let id = waits.split([' ', '=']).nth(1).expect("an id");
+    assert_eq!(client.run(&format!("CLIENT UNBLOCK {id} ERROR")), "1");
     client.run("FAIRLOCK.CANCEL k bob");
     client.int("FAIRLOCK.RELEASE k ann");
-    assert_eq!(program.end().code, 3);
+    assert_eq!([program.end().code, direct.end().code], [3, 3]);
+    client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
+    let program = program::waiting(&server, "--reconnect 300ms");
+    server.signal("KILL");
+    server.exit_code();
+    program.end().failed(69, "cannot reach the server");
 }
