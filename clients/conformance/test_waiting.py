@@ -255,6 +255,46 @@ def test_r43a_one_owner_ends(driver, servers, name):
     call.result(AT_ONCE).release()
 
 
+@pytest.mark.known("a caller that leaves takes the others' place", "rust")
+def test_r43b_one_owner_leaves(driver, servers, name):
+    """Of callers with one owner one ends, also with a lost reply: another one still has their place, or the lock."""
+    one = servers()
+    view, locks, proxy = one.view(), driver.new(one.through_proxy(), lease=LONG, patience=LONG), one.proxy()
+    view.acquire(name)
+    (call,) = waiting(locks, view, name, 1, owner="me")
+    assert locks.fails(name, owner="me", wait=0.5).type == "NotInTime" and view.queue(name) == ["me"]
+    view.release(name)
+    held = call.result(AT_ONCE)
+    proxy.lose("fairlock.acquire", "evalsha", only_held=True)
+    call = locks.begin(name, owner="me", wait=0.5)
+    try:
+        assert call.failure().type == "NotInTime"
+    finally:
+        proxy.mend()
+    locks.acquire(f"{name}:other").release()
+    held.release()
+
+
+def test_r43c_one_owner_in_doubt(driver, servers, name):
+    """Of callers with one owner one ends with its grant under way, and another is cancelled then: the lock is free."""
+    one = servers()
+    view, locks, proxy = one.view(), driver.new(one.through_proxy(), lease=LONG, patience=LONG), one.proxy()
+    view.acquire(name)
+    (last,) = waiting(locks, view, name, 1, owner="me")
+    locks.acquire(f"{name}:other").release()  # A connection is idle.
+    proxy.freeze()
+    try:
+        view.release(name)
+        call = locks.begin(name, owner="me", wait=3)
+        until("it has the lock", lambda: view.owner(name) == "me")
+        assert call.failure().type == "NotInTime"
+        last.cancel()
+    finally:
+        proxy.mend()
+    assert last.failure().type == "Cancelled"
+    until("it is free", lambda: view.is_free(name), longest=AT_ONCE)
+
+
 @pytest.mark.parametrize("is_many", [False, True], ids=["few", "many"])
 def test_r54_calls(driver, one, view, name, is_many):
     """Ten callers and a thousand (threads, goroutines: a hundred, queued one by one) hold the lock in the order of their calls, by few connections."""

@@ -262,7 +262,7 @@ func (c *caller) send(ctx context.Context, words []any) reply {
 // leave the queue, and give back what may be held, until the lease would be over. With an owner that was given, another
 // caller may hold the lock then. isClean: the owner certainly neither waits nor holds.
 func (c *caller) leave() (isClean bool) {
-	if !c.isKnown {
+	if c.leaveToOthers() || !c.isKnown {
 		return !c.isUnheard
 	}
 	longest := c.options.lease
@@ -276,6 +276,21 @@ func (c *caller) leave() (isClean bool) {
 		_, _ = c.answered(context.Background(), longest, []any{"FAIRLOCK.RELEASE", c.name, c.owner})
 	}
 	return false
+}
+
+// leaveToOthers is whether others with its owner stay: the place, or the lock, is theirs, too, and the last one gives it up.
+func (c *caller) leaveToOthers() (isLeft bool) {
+	c.locks.mutex.Lock()
+	defer c.locks.mutex.Unlock()
+	given := c.locks.given
+	c.isKnown, c.isUnheard = c.isKnown || given[c.ear], c.isUnheard || given[c.ear]
+	delete(given, c.ear)
+	for each := range given {
+		if each.channel == c.channel {
+			given[each], isLeft = given[each] || c.isKnown, true
+		}
+	}
+	return isLeft
 }
 
 // release the lock. isClean: as by leave.

@@ -38,13 +38,18 @@ func (l *Locks) takeEar(name string, o *options) *ear {
 		unique := newOwner()
 		owner = &unique
 	}
-	return &ear{name: name, owner: *owner, channel: key("redisson_lock__channel", name) + ":" + *owner, woken: make(chan struct{}, 1)}
+	e := &ear{name: name, owner: *owner, channel: key("redisson_lock__channel", name) + ":" + *owner, woken: make(chan struct{}, 1)}
+	if o.owner != nil {
+		l.given[e] = false
+	}
+	return e
 }
 
 // putEar takes back an ear, which may be used again or not.
 func (l *Locks) putEar(e *ear, mayBeUsed bool) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
+	delete(l.given, e)
 	if e.listener == nil || !mayBeUsed || l.ctx.Err() != nil {
 		l.drop(e)
 		return

@@ -40,6 +40,7 @@ type Locks struct {
 	replicas  map[string]int    // that must confirm by default, by address
 	master    string            // that Sentinels named when it was asked for them
 	idle      map[string][]*ear // by name of the lock
+	given     map[*ear]bool     // of callers that stay, whose owner was given: whether one that left may be known to the server
 	listeners map[*redis.Client]*listener
 }
 
@@ -47,7 +48,7 @@ type Locks struct {
 // sent before the first acquisition, which also returns the error if the client is of another type, or an option here is
 // out of range.
 func New(client redis.UniversalClient, given ...Option) *Locks {
-	l := &Locks{options: defaults(), replicas: map[string]int{}, idle: map[string][]*ear{}, listeners: map[*redis.Client]*listener{}}
+	l := &Locks{options: defaults(), replicas: map[string]int{}, idle: map[string][]*ear{}, given: map[*ear]bool{}, listeners: map[*redis.Client]*listener{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.client, _ = client.(*redis.Client)
 	l.cluster, _ = client.(*redis.ClusterClient)

@@ -77,6 +77,8 @@ export class Ear {
 
 /** Names that are idle, by lock. One is used again only after a clean end: nothing is under way in its name. */
 export class Ears {
+  /** Of all that wait or hold. */
+  readonly asks = new Set<Ask>();
   readonly #idle = new Map<string, Set<Ear>>();
 
   take(name: string, owner: string | undefined): Ear {
@@ -85,7 +87,9 @@ export class Ears {
     return ear?.isHeard ? ear : new Ear(name, owner);
   }
 
-  give(name: string, ear: Ear, isClean: boolean): void {
+  give(ask: Ask, isClean: boolean): void {
+    const { name, ear } = ask;
+    this.asks.delete(ask);
     if (!isClean || !ear.isHeard || ear.given !== undefined) return ear.end();
     const idle = this.#idle.get(name) ?? new Set();
     this.#idle.set(name, idle.add(ear));
@@ -124,6 +128,7 @@ export class Ask {
 
   constructor(readonly sender: Sender, readonly ears: Ears, readonly name: string, readonly options: Options) {
     this.ear = ears.take(name, options.owner);
+    ears.asks.add(this);
   }
 
   /** The grant; or throws why there is none, when the owner has left the queue, or leaves it in the background. */
@@ -134,6 +139,7 @@ export class Ask {
         this.#asks().then(resolve, reject);
       });
     } catch (error) {
+      this.#isEnded = true;
       await within(LEAVE, this.#leave(), () => {});
       throw error;
     }
@@ -267,8 +273,17 @@ export class Ask {
     await this.#underWay?.catch(() => {});
     this.line?.close();
     const isKnown = this.#isQueued || this.#isGranted || this.unanswered > 0;
-    const isClean = !isKnown || (await this.#cancel().catch(() => false));
-    this.ears.give(this.name, this.ear, isClean);
+    const isClean = !isKnown || this.#leavesToOthers() || (await this.#cancel().catch(() => false));
+    this.ears.give(this, isClean);
+  }
+
+  /** Whether there are others with its owner that stay: the place, or the lock, is theirs, too, and the last one gives it up. */
+  #leavesToOthers(): boolean {
+    const { name, ear: { given } } = this;
+    if (given === undefined) return false;
+    const others = [...this.ears.asks].filter((ask) => ask.name === name && ask.ear.given === given && !ask.#isEnded);
+    for (const other of others) other.unanswered += 1;
+    return others.length > 0;
   }
 
   /** Whether the owner's name may be used again. */

@@ -133,12 +133,12 @@ export class Hold {
   }
 
   #over(state: 'lost' | 'released', isClean: boolean): void {
-    const { ears, ear, name, line } = this.ask;
+    const { ears, ear, line } = this.ask;
     this.state = state;
     clearTimeout(this.#timer);
     this.holds.delete(this);
     ear.released = this.token;
-    ears.give(name, ear, isClean);
+    ears.give(this.ask, isClean);
     line?.close();
   }
 }

@@ -53,6 +53,8 @@ class Ask(Tries):
 class Asks(Calls):
     """The acquisitions of one client that are under way."""
 
+    holds: set[Hold]
+
     def __init__(self, options: Options, io: Any) -> None:
         super().__init__(options, io)
         self.subscribe = "SSUBSCRIBE" if io.is_cluster else "SUBSCRIBE"
@@ -108,6 +110,7 @@ class Asks(Calls):
             return hold
         except BaseException as error:
             if not isinstance(error, GeneratorExit):
+                ask.stop = ask.stop or error
                 await self._withdraw(ask)
             raise
         finally:
@@ -136,11 +139,20 @@ class Asks(Calls):
                     del self.firsts[ask.name]
 
     async def _withdraw(self, ask: Ask) -> None:
-        if not (ask.is_waiting or ask.is_granted or ask.is_unheard):
+        is_known = ask.is_waiting or ask.is_granted or ask.is_unheard
+        if not is_known or (ask.ear.is_given and self._leave_to_others(ask)):
             return await self._end(ask)
         has_left = self.io.bell()
         await self.io.behind(self._leave_and_end, ask, has_left)
         await self.io.pause(LEAVE, has_left)
+
+    def _leave_to_others(self, ask: Ask) -> bool:
+        """Whether there are others with its owner that stay: the place, or the lock, is theirs, too, and the last one gives it up."""
+        with self.mutex:
+            others = [each for each in self.asks if (each.name, each.ear.owner) == (ask.name, ask.ear.owner) and each.stop is None]
+            for each in others:
+                each.is_unheard = True
+            return bool(others) or any((hold.name, hold.owner) == (ask.name, ask.ear.owner) for hold in self.holds)
 
     async def _leave_and_end(self, ask: Ask, has_left: Any) -> None:
         # With a given owner, the caller may hold the lock again after that.

@@ -35,9 +35,11 @@ final class Ask {
     private final Time.Tries tries;
     private CompletableFuture<Wire.Reply> pending = CompletableFuture.completedFuture(null);
     /** Commands whose replies have not come, or were lost: the server may do them later. */
-    private final AtomicInteger unanswered = new AtomicInteger();
+    final AtomicInteger unanswered = new AtomicInteger();
     /** The server has put the owner into the queue. */
     private volatile boolean isQueued;
+    /** Guarded by {@code locks.ears}. */
+    boolean isLeaving;
     private volatile boolean isWoken;
     private boolean isTold, isUnconfirmed, wasInterrupted;
     private FairlockException closed;
@@ -220,8 +222,8 @@ final class Ask {
     /** When the answer to what was sent last has come. */
     private void leave() {
         long end = now() + lease;
-        pending.handle((reply, error) -> token > 0 || isQueued || unanswered.get() > 0)
-                .thenCompose(isKnown -> isKnown ? Time.again(this::left, end) : CompletableFuture.completedFuture(true))
+        pending.handle((reply, error) -> (token > 0 || isQueued || unanswered.get() > 0) && !locks.ears.leaveToOthers(ear, this))
+                .thenCompose(isToSay -> isToSay ? Time.again(this::left, end) : CompletableFuture.completedFuture(true))
                 .whenComplete((isClean, error) -> {
                     end(error == null && isClean);
                     over();

@@ -66,6 +66,14 @@ final class Ears extends RedisPubSubAdapter<String, String> {
         return ear;
     }
 
+    /** Whether there are others with its owner that stay: the place, or the lock, is theirs, too, and the last one gives it up. */
+    synchronized boolean leaveToOthers(Ear ear, Ask user) {
+        user.isLeaving = true;
+        List<Ask> others = ear.users.stream().filter(each -> !each.isLeaving).toList();
+        others.forEach(each -> each.unanswered.incrementAndGet());
+        return !others.isEmpty();
+    }
+
     /** {@code isClean}: the server knows nothing of its owner, and will not learn of it any more. Else its name is not used again. */
     synchronized void give(Ear ear, Ask user, boolean isClean) {
         boolean isUnused = ear.users.remove(user) && ear.users.isEmpty();
