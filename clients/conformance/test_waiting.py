@@ -278,7 +278,7 @@ def test_r43b_one_owner_leaves(driver, servers, name):
 def test_r43c_one_owner_in_doubt(driver, servers, name):
     """Of callers with one owner one ends with its grant under way, and another is cancelled then: the lock is free."""
     one = servers()
-    view, locks, proxy = one.view(), driver.new(one.through_proxy(), lease=LONG, patience=LONG), one.proxy()
+    view, locks, proxy = one.view(), driver.new(one.through_proxy(readTimeout=1), lease=LONG, patience=LONG, command_timeout=1), one.proxy()
     view.acquire(name)
     (last,) = waiting(locks, view, name, 1, owner="me")
     locks.acquire(f"{name}:other").release()  # A connection is idle.
