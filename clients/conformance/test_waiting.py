@@ -255,7 +255,6 @@ def test_r43a_one_owner_ends(driver, servers, name):
     call.result(AT_ONCE).release()
 
 
-@pytest.mark.known("a caller that leaves takes the others' place", "rust")
 def test_r43b_one_owner_leaves(driver, servers, name):
     """Of callers with one owner one ends, also with a lost reply: another one still has their place, or the lock."""
     one = servers()

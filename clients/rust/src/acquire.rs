@@ -1,5 +1,6 @@
 //! An acquisition: asks until the lock is granted, in a task of its own, which leaves the queue when its caller has gone.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -187,15 +188,26 @@ impl Caller {
 
     /// Leaves the queue, or gives up what was granted meanwhile, if the owner may be there. Behind its last ask, on the same
     /// connection.
-    async fn leave(self) {
-        let (is_clean, options) = (self.unanswered() == 0, &self.options);
+    async fn leave(mut self) {
+        let mut is_clean = self.unanswered() == 0;
+        let is_known = self.is_told || self.token != 0 || !is_clean;
+        {
+            // While others with its owner stay, the place, or the lock, is theirs, too, and the last one gives it up.
+            let _one_at_a_time = locked(&self.core.state);
+            let common = std::mem::take(&mut self.common);
+            is_clean &= !common.fetch_or(is_known, Ordering::Relaxed);
+            if Arc::strong_count(&common) > 1 {
+                return;
+            }
+        }
+        let options = &self.options;
         let send = async |command| {
             let longest = options.lease.max(options.patience);
             let command = self.command(command);
             self.persist(&self.line, &command, longest).await
         };
         let mut is_left = true;
-        if self.is_told || self.token != 0 || !is_clean {
+        if is_known || !is_clean {
             let cancelled = send("FAIRLOCK.CANCEL").await;
             is_left = matches!(cancelled, Ok(Reply(Value::Int(1), _)));
             // Another caller may hold the lock by an owner that was given, unless a grant may be this one's.

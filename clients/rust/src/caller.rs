@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisError, RedisResult, Value};
@@ -50,6 +50,8 @@ pub struct Caller {
     pub name: Vec<u8>,
     pub options: Options,
     pub ear: Ear,
+    /// With others of its owner, until it leaves.
+    pub common: Arc<AtomicBool>,
     /// For hooks and people.
     pub event: Event,
     /// For asks and renewals: of all, or of this session.
@@ -90,6 +92,7 @@ impl Caller {
                 ..Event::default()
             },
             ear,
+            common: core.common(&name, options.owner.clone()),
             line,
             core,
             name,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub struct State {
     turns: HashMap<Vec<u8>, Arc<tokio::sync::Mutex<()>>>,
     /// For each lock, owners that have ended cleanly and are listened for, until a task closes the channel.
     idle: HashMap<Vec<u8>, Vec<(oneshot::Sender<()>, Ear)>>,
+    /// By lock and owner, what callers whose owner was given have in common.
+    given: HashMap<(Vec<u8>, Vec<u8>), Weak<AtomicBool>>,
     /// How many replicas a server had when it was first asked; in a cluster also each lock's server.
     replicas: HashMap<String, usize>,
     nodes: HashMap<Vec<u8>, String>,
@@ -99,6 +102,19 @@ impl Core {
             }
         }
         Ear::new(&self.ears, name, owner.unwrap_or_else(new_owner))
+    }
+
+    /// What callers have in common whose owner was given: whether one that has left may be known to the server.
+    pub fn common(&self, name: &[u8], owner: Option<Vec<u8>>) -> Arc<AtomicBool> {
+        let Some(owner) = owner else {
+            return Arc::default();
+        };
+        let given = &mut locked(&self.state).given;
+        given.retain(|_, its| its.strong_count() > 0);
+        let its = given.entry((name.to_vec(), owner)).or_default();
+        let common = its.upgrade().unwrap_or_default();
+        *its = Arc::downgrade(&common);
+        common
     }
 
     /// The next wait may use it, for a minute, and as long as this runtime goes on.
