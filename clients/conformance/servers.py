@@ -7,6 +7,7 @@ import signal
 import tempfile
 
 from network import Proxy
+from redis.crc import key_slot
 from redis_server import HOST, LONGEST, Sentinel, Server, Trouble, call, free_port, module_path, spawn, until  # noqa: F401
 
 CLIENTS = pathlib.Path(__file__).parents[1]
@@ -16,6 +17,12 @@ LUA = CLIENTS / "lua"
 DEAD, ALIVE = 1000, 60_000
 STARTING = 3000  # So that the nodes of a cluster ask each other often, and soon know each other.
 SLOTS = {"a": (0, 5460), "b": (5461, 10922), "c": (10923, 16383)}
+
+
+def on(node, name):
+    """A name whose slot is the master's."""
+    first, last = SLOTS[node]
+    return next(each for each in (f"{name}:{number}" for number in range(1000)) if first <= key_slot(each.encode()) <= last)
 
 
 class Servers:

@@ -2,8 +2,7 @@
 
 import pytest
 from driving import NULLABLE, TYPED, Driver, Failed, loss_of
-from servers import until
-from test_topology import on
+from servers import on, until
 from view import AT_ONCE, LONG, rule_of, waiting
 
 

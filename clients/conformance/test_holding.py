@@ -5,8 +5,7 @@ import time
 
 import pytest
 from driving import Failed
-from servers import until
-from test_topology import on
+from servers import on, until
 from view import AT_ONCE, LONG, waiting
 
 

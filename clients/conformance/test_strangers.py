@@ -6,8 +6,8 @@ import threading
 import pytest
 import redis
 from driving import Failed
-from servers import HOST, until
-from test_topology import on, use_all_masters
+from servers import HOST, on, until
+from test_topology import use_all_masters
 from view import LONG, waiting
 
 pytestmark = pytest.mark.module

@@ -6,19 +6,13 @@ import pytest
 import redis
 from driving import Failed
 from redis.crc import key_slot
-from servers import HOST, SLOTS, until
+from servers import HOST, SLOTS, on, until
 from view import AT_ONCE, LONG, waiting
 
 
 @pytest.fixture
 def cluster(shared, mode):
     return shared("cluster", mode)
-
-
-def on(node, name):
-    """A name whose slot is the master's."""
-    first, last = SLOTS[node]
-    return next(each for each in (f"{name}:{number}" for number in range(1000)) if first <= key_slot(each.encode()) <= last)
 
 
 def renewed(held):
