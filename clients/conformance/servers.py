@@ -7,7 +7,6 @@ import signal
 import tempfile
 
 from network import Proxy
-from redis.crc import key_slot
 from redis_server import HOST, LONGEST, Sentinel, Server, Trouble, call, free_port, module_path, spawn, until  # noqa: F401
 
 CLIENTS = pathlib.Path(__file__).parents[1]
@@ -21,6 +20,8 @@ SLOTS = {"a": (0, 5460), "b": (5461, 10922), "c": (10923, 16383)}
 
 def on(node, name):
     """A name whose slot is the master's."""
+    from redis.crc import key_slot  # Only here: the lab and `server` need nothing but Python.
+
     first, last = SLOTS[node]
     return next(each for each in (f"{name}:{number}" for number in range(1000)) if first <= key_slot(each.encode()) <= last)
 
@@ -131,7 +132,7 @@ class Servers:
 
     def at(self, name="a"):
         """A plain client of one of them: always the same one, which is cheaper to poll with."""
-        import redis  # Only here: the lab and `server` need nothing but Python.
+        import redis  # Only here, as above.
 
         if name not in self.clients:
             self.clients[name] = redis.Redis(port=self.port(name), decode_responses=True, protocol=2)
