@@ -12,7 +12,7 @@ use std::time::Instant;
 use fairlock_testing::redisson::harvest::{Script, harvest};
 use fairlock_testing::redisson::releases;
 use fairlock_testing::{
-    Client, Dice, Listener, Server, WAKE_UPS, follow, setting, show, wait_until,
+    Client, Dice, Listener, Server, WAKE_UPS, follow, give_up, setting, show, wait_until,
 };
 use redis::Value;
 
@@ -92,7 +92,7 @@ fn compare(scripts: &[Script], cases: usize, dice: &mut Dice) {
             let Some(difference) = sides.difference(&mut lua, &mut native, &batch) else {
                 break tried;
             };
-            assert!(start.elapsed().as_secs() < 20, "{difference}");
+            assert!(start.elapsed() < give_up(), "{difference}");
         };
         done += BATCH;
     }
