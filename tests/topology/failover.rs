@@ -186,7 +186,6 @@ fn a_node_that_is_cut_off_hands_nothing_on() {
     let mut client = node.connect();
     client.int(&format!("FAIRLOCK.ACQUIRE {lock} a LEASE 600000"));
     let waiters = ["b", "c"].map(|owner| node.block(&format!("FAIRLOCK.ACQUIRE {lock} {owner}")));
-    client.run(&format!("PEXPIRE {lock} 20000"));
     let replies: Vec<String> = cluster.masters[1].while_stopped(|| {
         cluster.masters[2].while_stopped(|| {
             let replies = waiters.map(Blocked::reply).to_vec();
