@@ -15,7 +15,7 @@ import socket
 import struct
 import threading
 
-from redis_server import HOST
+from redis_server import HOST, LONGEST
 
 AT_ONCE = 65536  # bytes
 DELAY, CONNECT = 0.5, 5  # seconds: of a slow way, and that a connection to what is cut off may take
@@ -70,6 +70,7 @@ class Network:
     def end(self):
         async def close():
             pumps = asyncio.all_tasks() - {asyncio.current_task()}
+            self.stopped.clear()  # Else the end of what is stopped would be waited for.
             for listener in self.listeners:
                 listener.close()
             for pump in pumps:
@@ -208,7 +209,7 @@ class Network:
         self._do(set_all())
 
     def _do(self, work):
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(LONGEST)
 
 
 class Proxy(Network):

@@ -1,5 +1,6 @@
-"""The suite itself: its table, and what becomes of a broken driver."""
+"""The suite itself: its table, what needs nothing but Python, and what becomes of a broken driver."""
 
+import subprocess
 import sys
 
 import driving
@@ -13,6 +14,13 @@ def test_each_row_has_a_number_of_its_own_and_a_sentence():
 
 def test_the_page_of_behaviours_is_up_to_date():
     assert table.PAGE.read_text() == table.page(), "run scripts/clients/conformance table"
+
+
+@pytest.mark.parametrize(("program", "said"), [(["server"], ""), (["lab/faults", "--help"], "usage: ")], ids=["server", "lab"])
+def test_the_packages_own_tests_and_the_lab_start_without_any_package(program, said):
+    without_packages = [sys.executable, "-S", *program]
+    started = subprocess.run(without_packages, cwd=table.HERE, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=driving.LONGEST)
+    assert started.stdout.startswith(said) and started.returncode == 0, started.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@
 //! Not compared: deadlines, which are scores for other programs; and, once a lease or a patience has ended or another
 //! client has changed the keys, when a wake-up is sent: a script notices at the next ask, the module at once.
 //!
-//! `SCRIPT_CASES` says how many sequences of calls there are, `SCRIPT_SEED` from which seed on.
+//! `SCRIPT_CASES` says how many sequences of calls there are at least, `SCRIPT_SEED` from which seed on.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,6 +14,8 @@ use fairlock_testing::{Dice, Message, Server, lua, setting};
 
 use crate::sides::Side;
 
+/// How many times as many sequences as were asked for there may be.
+const MOST: u64 = 5;
 /// Calls on one lock, which is new then.
 const CALLS: usize = 30;
 /// Milliseconds by which times may differ from server to server. To it comes what the calls take.
@@ -64,12 +66,14 @@ fn scripts_do_what_the_commands_do() {
         Side::new(Server::start(), false),
         Side::new(Server::without_module(&[]), true).with_exponents(),
     ];
-    let mut heard = 0;
-    for case in seed..seed + cases {
-        heard += compare(&mut sides, case);
+    let (mut heard, mut done) = (0, 0);
+    // On a busy machine many take too long: then it goes on, until messages were compared in enough of them.
+    while done < cases || (heard <= cases / 8 && done < MOST * cases) {
+        heard += compare(&mut sides, seed + done);
+        done += 1;
     }
-    println!("messages were compared in {heard} sequences");
-    assert!(heard > cases / 8, "{heard} of {cases}");
+    println!("messages were compared in {heard} of {done} sequences");
+    assert!(heard > cases / 8, "{heard} of {done}");
 }
 
 /// One sequence; whether its messages could be compared.

@@ -58,11 +58,13 @@ fn control_c_is_left_to_the_terminal_and_other_signals_are_passed_on() {
         "trap 'echo got-it' INT; trap 'echo told' USR1; echo ready; while :; do sleep 0.05; done";
     for (command, reached) in [("sh", 1), ("setsid sh", 0)] {
         let exec = "exec \"$FAIRLOCK\" exec k --";
-        let line = format!("echo $$; {exec} {command} -c \"{script}\"");
+        let line = format!("stty echo; echo $$; {exec} {command} -c \"{script}\"");
         let mut program = program::in_terminal(server.port, &line);
         let [pid] = program.pids();
         program.wait_for("ready");
         program.type_in("\u{3}");
+        // Before it says so, the terminal drops what was printed and has not been read.
+        program.wait_for("^C");
         if reached > 0 {
             program.wait_for("got-it");
         }

@@ -138,3 +138,8 @@ def test_of_half_a_close_the_sender_hears_nothing(net):
     net.network.mend()
     with pytest.raises(ConnectionResetError):
         net.client.recv(10)
+
+
+def test_a_network_that_is_cut_can_end(net):
+    net.network.stop(both({"client"}, {"server"}))
+    net.network.end()
