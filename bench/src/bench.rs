@@ -55,11 +55,6 @@ impl Bench {
     }
 }
 
-/// Shows what is being measured.
-pub fn say(what: &str) {
-    eprintln!("{what}");
-}
-
 /// Far below 2^53.
 #[allow(clippy::cast_precision_loss)]
 pub fn float(number: u64) -> f64 {

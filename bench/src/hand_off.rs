@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Contest, say};
+use crate::bench::{Bench, Contest};
 use crate::postgres::{Postgres, installed};
 use crate::report::{beside, in_thousands, spread};
 use crate::ring::gather::{self, Gather};
@@ -42,7 +42,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     let sizes: Vec<u32> = SIZES.into_iter().filter(|size| *size <= most).collect();
     let programs = installed().filter(|_| !bench.quick);
     if programs.is_none() {
-        say(
+        eprintln!(
             "PostgreSQL's advisory lock is left out: no PostgreSQL server is installed, or the run is quick.",
         );
     }
@@ -55,14 +55,14 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     for round in 1..=bench.rounds {
         for (place, clients) in sizes.iter().enumerate() {
             for ((name, kind, gather), (_, contests)) in WAYS.into_iter().zip(&mut contests) {
-                say(&format!("{name}, {clients} clients, round {round}"));
+                eprintln!("{name}, {clients} clients, round {round}");
                 // Each on a new server: no client of another contest is left.
                 let mut server = Server::start(kind)?;
                 let mut crowd = gather(&mut server, *clients)?;
                 contests[place].push(bench.measure(&server, &mut crowd)?);
             }
             if let Some(postgres) = postgres.as_ref().filter(|_| *clients <= MOST_OF_POSTGRES) {
-                say(&format!("{POSTGRES}, {clients} clients, round {round}"));
+                eprintln!("{POSTGRES}, {clients} clients, round {round}");
                 let sample = postgres.hand_off(*clients)?;
                 contests[WAYS.len()].1[place].push(sample);
             }

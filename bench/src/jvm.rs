@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use fairlock_testing::redisson::{NEWEST, folder};
 
-use crate::bench::{Bench, Contest, Sample, say};
+use crate::bench::{Bench, Contest, Sample};
 use crate::report::{show, spread};
 use crate::server::{Kind, Server};
 
@@ -46,7 +46,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
             for place in 0..CONTESTANTS.len() {
                 let place = (place + round) % CONTESTANTS.len();
                 let (maker, client) = CONTESTANTS[place];
-                say(&format!("Redisson in a JVM, {what}, round {round}"));
+                eprintln!("Redisson in a JVM, {what}, round {round}");
                 let time = 3 * bench.window.as_millis();
                 let order = format!("{client} {threads} {locks} {maker} {time}");
                 let sample = jvm.run(&order, &servers[client])?;

@@ -4,7 +4,6 @@ use anyhow::Result;
 
 use super::callgrind::Callgrind;
 use super::count;
-use crate::bench::say;
 use crate::hand_off::WAYS;
 
 /// How many clients want the lock.
@@ -24,7 +23,7 @@ pub fn rows(only: &str) -> Result<Vec<Row>> {
         }
         let mut row = [0.0; CLIENTS.len()];
         for (instructions, clients) in row.iter_mut().zip(CLIENTS) {
-            say(&format!("hand-offs among {clients}: {name}"));
+            eprintln!("hand-offs among {clients}: {name}");
             let mut callgrind = Callgrind::start(kind)?;
             let crowd = gather(&mut callgrind.server, clients)?;
             *instructions = count(callgrind, crowd, TIMES)?.total();

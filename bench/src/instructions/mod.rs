@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::bench::say;
 use crate::crowd::Crowd;
 use crate::pairs::{Answer, Batches, Manner, pairs};
 use crate::report::show;
@@ -74,7 +73,7 @@ pub fn run(only: &str) -> Result<()> {
         if !name.contains(only) {
             continue;
         }
-        say(name);
+        eprintln!("{name}");
         let mut callgrind = Callgrind::start(kind)?;
         let crowd = steps(&mut callgrind.server, step)?;
         let counts = count(callgrind, crowd, TIMES)?;
