@@ -80,6 +80,22 @@ def test_r75_half_open(driver, servers, name):
     call.result().release()
 
 
+def test_r75a_half_open_from_the_start(driver, servers, name):
+    """A connection dies without a word while it is made for a release: another one is made, and that succeeds."""
+    one = servers()
+    proxy, locks = one.proxy(), driver.new(one.through_proxy(), lease=LONG, command_timeout=3, release_timeout=10)
+    held = locks.acquire(name)
+    proxy.cut()
+    proxy.mend()
+    proxy.lose("hello", "client", "fairlock.release", only_held=True)  # What the library says first.
+    call = driver.begin("release", of=held.id)
+    until("it is being made", lambda: proxy.stopped)
+    proxy.half_open()
+    proxy.mend()
+    call.result()
+    assert one.view().is_free(name)
+
+
 def test_r76_for_ever(driver, servers, name):
     """Any length of time works, also "for ever" as a number, or is refused at once with its range; other locks are still renewed."""
     one, used = servers(), []

@@ -90,6 +90,7 @@ final class Ask {
 
     /** Asks once; and waits until it is time to ask again. */
     private boolean isGranted() throws InterruptedException {
+        long began = now();
         try {
             isWoken = false;
             Wire.Reply reply = send("ACQUIRE", words);
@@ -105,7 +106,7 @@ final class Ask {
             if (failure.is("NOTHELD")) {
                 isGone();
             } else {
-                pause(() -> false, tries.next(failure));
+                pause(() -> false, tries.next(failure, began));
             }
         }
         return false;
@@ -221,9 +222,8 @@ final class Ask {
 
     /** When the answer to what was sent last has come. */
     private void leave() {
-        long end = now() + lease;
         pending.handle((reply, error) -> (token > 0 || isQueued || unanswered.get() > 0) && !locks.ears.leaveToOthers(ear, this))
-                .thenCompose(isToSay -> isToSay ? Time.again(this::left, end) : CompletableFuture.completedFuture(true))
+                .thenCompose(isToSay -> isToSay ? Time.again(this::left, lease) : CompletableFuture.completedFuture(true))
                 .whenComplete((isClean, error) -> {
                     end(error == null && isClean);
                     over();

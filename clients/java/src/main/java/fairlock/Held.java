@@ -126,13 +126,13 @@ public final class Held implements AutoCloseable {
 
     /** Sets another lease, for later renewals as well; returns it. */
     public Duration renew(Duration newLease) {
-        long nanos = Time.nanos(LockOptions.checked("lease", newLease, 1)), until;
+        long nanos = Time.nanos(LockOptions.checked("lease", newLease, 1)), longest;
         synchronized (this) {
             check();
             holder = Thread.currentThread();
-            until = end;
+            longest = end - now();
         }
-        Locks.finished(Time.again(() -> renewed(nanos), until));
+        Locks.finished(Time.again(() -> renewed(nanos), longest));
         return newLease;
     }
 
@@ -152,7 +152,7 @@ public final class Held implements AutoCloseable {
 
     /** Gives up the lock. LockLost: it was lost before. Releasing again does nothing. */
     public void release() {
-        long until;
+        long longest;
         synchronized (this) {
             if (count == 0 || --count > 0 && loss == null) {
                 return;
@@ -162,11 +162,11 @@ public final class Held implements AutoCloseable {
             check();
             Time.cancel(alarm);
             // A hold of Redisson's must not be released twice.
-            until = ask.isOnce ? Math.min(end, now() + ask.options.nanos("releaseTimeout", 5)) : 0;
+            longest = ask.isOnce ? Math.min(end - now(), ask.options.nanos("releaseTimeout", 5)) : 0;
         }
         boolean isReleased = false;
         try {
-            Locks.finished(Time.again(this::released, until));
+            Locks.finished(Time.again(this::released, longest));
             isReleased = true;
         } catch (FairlockException error) {
             if (!error.is("NOTHELD")) {

@@ -86,8 +86,8 @@ public final class Locks implements AutoCloseable {
 
     /** The holder of the lock, and how many wait for it. */
     public LockInfo info(String name) {
-        long end = Time.now() + checked(name).nanos("retryTimeout", 30);
-        var reply = Time.again(() -> wire.send(LockOptions.options(), null, List.of("FAIRLOCK.INFO", name)), end);
+        long longest = checked(name).nanos("retryTimeout", 30);
+        var reply = Time.again(() -> wire.send(LockOptions.options(), null, List.of("FAIRLOCK.INFO", name)), longest);
         return LockInfo.of((List<?>) finished(reply).value());
     }
 

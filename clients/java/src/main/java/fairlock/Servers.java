@@ -31,6 +31,8 @@ final class Servers {
     volatile boolean isSharded;
     /** Nanoseconds for an answer that is given at once. */
     final long longest;
+    /** For a connection: a cluster's topology, and each Sentinel that is down, take their time. */
+    private final long connecting;
     private final RedisClient one;
     private final RedisURI uri;
     private final RedisClusterClient cluster;
@@ -48,6 +50,7 @@ final class Servers {
         this.uri = uri;
         this.cluster = cluster;
         this.longest = longest;
+        connecting = uri != null && uri.getSentinels().isEmpty() ? longest : Math.min(EVER, 4 * longest);
         isSharded = cluster != null;
     }
 
@@ -93,8 +96,10 @@ final class Servers {
 
         Line(Ears ears) {
             this.ears = ears;
-            opened = (cluster != null && partitions.isEmpty() ? refreshed() : completedFuture(null)).thenCompose(known -> open());
-            CompletableFuture<Void> closed = ended.thenCompose(over -> opened).thenCompose(StatefulConnection::closeAsync);
+            var opening = (cluster != null && partitions.isEmpty() ? refreshed() : completedFuture(null)).thenCompose(known -> open());
+            opened = opening.copy();
+            ended.thenRun(() -> opened.completeExceptionally(new RedisException("the connection has ended"))); // Who waits for it has another made.
+            CompletableFuture<Void> closed = ended.thenCompose(over -> opening).thenCompose(StatefulConnection::closeAsync);
             open.add(closed);
             closed.whenComplete((over, error) -> open.remove(closed));
             opened.whenComplete((made, error) -> {
@@ -133,9 +138,9 @@ final class Servers {
             return cluster == null ? address : node(name).getNodeId();
         }
 
-        /** The connection to the lock's server, or to another node of the cluster. TLS and a cluster's topology take their time. */
+        /** The connection to the lock's server, or to another node of the cluster. */
         CompletableFuture<StatefulRedisConnection<String, String>> to(String name, String node) {
-            return checked(name, false, Math.min(EVER, 4 * longest), opened.thenCompose(made -> nodeOf(made, name, node))).thenApply(connection -> {
+            return checked(name, false, connecting, opened.thenCompose(made -> nodeOf(made, name, node))).thenApply(connection -> {
                 if (watched.add(connection)) {
                     if (connection instanceof StatefulRedisPubSubConnection<String, String> heard) {
                         heard.addListener(ears);

@@ -79,43 +79,41 @@ final class Time {
     static final class Tries {
         FairlockException first;
         private final long longest;
-        private long since, pause;
+        private long end, pause;
 
         Tries(long longest) {
             this.longest = longest;
         }
 
-        /** When to try again. Throws what does not pass, and Unavailable if it lasts too long. */
-        long next(FairlockException failure) {
+        /** When to try again what began then. Throws what does not pass, and Unavailable if it lasts too long. */
+        long next(FairlockException failure, long began) {
             if (!failure.isPassing()) {
                 throw failure;
             } else if (first == null) {
                 first = failure;
-                since = now();
+                end = Math.min(EVER, began + longest);
                 pause = PAUSE / 2;
-            } else if (now() - since >= longest) {
+            }
+            if (now() >= end) {
                 throw new FairlockException.Unavailable(first.getMessage(), first.code(), first);
             }
             pause = Math.min(20 * PAUSE, 2 * pause);
-            return now() + pause;
+            return Math.min(now() + pause, end);
         }
     }
 
-    /** Does it until it succeeds, again after passing failures, until {@code end}. */
-    static <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> work, long end) {
-        return again(work, new Tries(EVER), end);
+    /** Does it until it succeeds, again after passing failures, for that long. */
+    static <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> work, long longest) {
+        return again(work, new Tries(longest));
     }
 
-    private static <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> work, Tries tries, long end) {
+    private static <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> work, Tries tries) {
+        long began = now();
         return CompletableFuture.completedFuture(work).thenCompose(Supplier::get).exceptionallyCompose(error -> {
-            FairlockException failure = FairlockException.of("", error);
-            long next = tries.next(failure);
-            if (next > end) {
-                return CompletableFuture.failedFuture(failure);
-            }
+            long next = tries.next(FairlockException.of("", error), began);
             CompletableFuture<Void> pause = new CompletableFuture<>();
             at(next, () -> pause.complete(null));
-            return pause.thenCompose(now -> again(work, tries, end));
+            return pause.thenCompose(now -> again(work, tries));
         });
     }
 }
