@@ -105,6 +105,9 @@ func (l *Locks) sendTo(
 			return
 		}
 	}
+	if replicas == 0 {
+		within = 0
+	}
 	hasScript := o.needsModule() == "" && !l.options.isRequired
 	for _, verb := range []string{"", "EVALSHA", "EVAL"} {
 		if isScript := verb != ""; isScript && !hasScript || !isScript && hasScript && l.mode.Load() == byScripts {
@@ -112,7 +115,7 @@ func (l *Locks) sendTo(
 		}
 		var command *redis.Cmd
 		confirm := redis.NewIntCmd(ctx, "WAIT", replicas, ms(within))
-		exchange(ctx, node, o.commandTimeout+within, func(pipe redis.Pipeliner) {
+		exchange(ctx, node, o, within, func(pipe redis.Pipeliner) {
 			if isAsking {
 				pipe.Do(ctx, "ASKING")
 			}
@@ -136,9 +139,13 @@ func (l *Locks) sendTo(
 	}
 }
 
-// exchange sends commands in one pipeline, once: go-redis would send them again, but not on a Conn that has failed.
-func exchange(ctx context.Context, node *redis.Client, longest time.Duration, fill func(redis.Pipeliner)) {
-	conn := node.WithTimeout(longest).Conn()
+// exchange sends commands in one pipeline, once: go-redis would send them again, but not on a Conn that has failed. The client's
+// own limit holds where it is shorter, unless replicas have as long as within.
+func exchange(ctx context.Context, node *redis.Client, o *options, within time.Duration, fill func(redis.Pipeliner)) {
+	if own := node.Options().ReadTimeout; within > 0 || own <= 0 || own > o.commandTimeout {
+		node = node.WithTimeout(o.commandTimeout + within)
+	}
+	conn := node.Conn()
 	defer conn.Close()
 	pipe := conn.Pipeline()
 	fill(pipe)
@@ -163,7 +170,7 @@ func (l *Locks) wanted(ctx context.Context, node *redis.Client, o *options) (int
 		return wanted, nil
 	}
 	var role *redis.Cmd
-	exchange(ctx, node, o.commandTimeout, func(pipe redis.Pipeliner) { role = pipe.Do(ctx, "ROLE") })
+	exchange(ctx, node, o, 0, func(pipe redis.Pipeliner) { role = pipe.Do(ctx, "ROLE") })
 	said, err := role.Slice()
 	if err != nil && !isUnknown(err) {
 		return 0, err
