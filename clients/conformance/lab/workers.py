@@ -39,20 +39,18 @@ def command_of(language, source):
 
 
 class Record:
-    """All events, in memory and in a file."""
+    """All events, in memory and in a file, and when each process has begun its last hold."""
 
     def __init__(self, path):
-        self.events, self.mutex = [], threading.Lock()
+        self.events, self.begun, self.mutex = [], {}, threading.Lock()
         self.file = open(path, "w", encoding="utf-8")
 
     def add(self, **event):
         with self.mutex:
             self.events.append(event)
             print(json.dumps(event), file=self.file, flush=True)
-
-    def has(self, **wanted):
-        with self.mutex:
-            return any(wanted.items() <= event.items() for event in self.events)
+            if event["event"] == "begin":
+                self.begun[event["process"]] = event["at"]
 
 
 class Worker:
@@ -107,7 +105,7 @@ class Worker:
     def is_at_work(self):
         if self.driver.fault:
             raise SystemExit(str(self.driver.broken(self.driver.fault)))
-        return self.record.has(event="begin", process=self.name)
+        return self.name in self.record.begun
 
     def kill(self):
         self.is_over.set()
