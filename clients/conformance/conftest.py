@@ -4,9 +4,10 @@ import itertools
 import os
 import pathlib
 import re
+import subprocess
 
 import pytest
-from driving import CLIENTS, Driver
+from driving import CLIENTS, NOT_CANCELLED, Driver
 from servers import Servers
 
 numbers = itertools.count()
@@ -23,7 +24,6 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "module: the server has to have the module, or the row is about its absence")
-    config.addinivalue_line("markers", "known(why, *clients): these clients, languages, or client/mode fail it until they are mended")
 
 
 def row_of(function):
@@ -51,21 +51,9 @@ def pytest_collection_modifyitems(config, items):
         if rows and row not in rows and row[:2] not in rows:
             continue
         item.user_properties.append(("cell", [row, client, mode]))
-        names = {client, CLIENTS[client][0], f"{client}/{mode}", f"{CLIENTS[client][0]}/{mode}"}
-        for mark in item.iter_markers("known"):
-            why, *clients = mark.args
-            if names & set(clients):
-                item.add_marker(pytest.mark.xfail(reason=why, strict=True))
         chosen.append(item)
     # One after another for a client, which keeps its driver.
     items[:] = sorted(chosen, key=lambda item: item.callspec.params["client"] if "client" in item.fixturenames else "")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
-        item.has_failed = True
-    return (yield)
 
 
 @pytest.fixture
@@ -74,10 +62,11 @@ def driver(request, client, mode, servers):
     for other in [each for each in drivers if each != client]:
         drivers.pop(other).kill()
     made = drivers[client] = drivers.get(client) or Driver(client)
+    failed = request.session.testsfailed
     yield made
     has_failed = True
     try:
-        if not getattr(request.node, "has_failed", False):
+        if request.session.testsfailed == failed:
             made.end_test()
             has_failed = False
     finally:
@@ -91,7 +80,7 @@ def servers(mode, certificates):
     started = []
 
     def start(kind="one", *options, module=mode == "module", tls=False):
-        started.append(Servers(kind, options, module, tls and certificates()))
+        started.append(Servers(kind, options, module, tls and certificates))
         return started[-1]
 
     yield start
@@ -119,6 +108,12 @@ def shared():
 
 
 @pytest.fixture
+def own(servers):
+    """A server of the test's own."""
+    return servers()
+
+
+@pytest.fixture
 def one(shared, mode):
     return shared("one", mode)
 
@@ -134,6 +129,14 @@ def locks(driver, one):
 
 
 @pytest.fixture
+def cancel(driver):
+    """Ends a call that waits."""
+    if driver.client in NOT_CANCELLED:
+        pytest.skip("a thread that waits cannot be cancelled")
+    return lambda call: driver.ask("end", of=call.id)
+
+
+@pytest.fixture
 def name(request):
     """A lock that no other test has."""
     return f"lock:{request.node.originalname}:{os.getpid()}:{next(numbers)}"
@@ -141,25 +144,12 @@ def name(request):
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory):
-    """Makes a folder with an authority and a certificate of its that serves servers and clients."""
+    """A folder with a key and its certificate, which serves servers and clients, and is its own authority."""
     folder = tmp_path_factory.mktemp("tls")
-
-    def make():
-        if not (folder / "ca.pem").exists():
-            import trustme  # Only here: it takes long.
-            from cryptography.hazmat.primitives import serialization
-
-            authority = trustme.CA()
-            its = authority.issue_cert("127.0.0.1", "localhost")
-            key = serialization.load_pem_private_key(its.private_key_pem.bytes(), None)
-            form = serialization.PrivateFormat.PKCS8  # The only one that Java reads.
-            (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
-            for number, pem in enumerate(its.cert_chain_pems):
-                pem.write_to_path(folder / "cert.pem", append=number > 0)
-            authority.cert_pem.write_to_path(folder / "ca.pem")
-        return str(folder)
-
-    return make
+    its = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=locks -keyout key.pem -out cert.pem"
+    whose = "-addext subjectAltName=IP:127.0.0.1,DNS:localhost -addext basicConstraints=CA:FALSE"
+    subprocess.run(["openssl", *its.split(), *whose.split()], cwd=folder, check=True, capture_output=True)
+    return str(folder)
 
 
 def pytest_sessionfinish():

@@ -7,7 +7,6 @@ import os
 import pathlib
 import queue
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -181,7 +180,7 @@ class Driver:
         self.events.clear()
 
     def kill(self):
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         self.process.wait()
         self.reader.join()
         for stream in (self.process.stdin, self.process.stdout, self.errors):
@@ -222,13 +221,6 @@ class Call:
         except Failed as failed:
             return failed
         raise AssertionError(f"it has not failed: {result}")
-
-    def cancel(self):
-        if self.driver.client in NOT_CANCELLED:
-            import pytest  # Only here: the lab and `server` need nothing but Python.
-
-            pytest.skip("a thread that waits cannot be cancelled")
-        self.driver.ask("end", of=self.id)
 
 
 class Locks:

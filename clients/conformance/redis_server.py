@@ -107,8 +107,7 @@ class Server:
     def start(self):
         self.kept.close()
         self.run(self.command)
-        until(f"{self.name} is up", lambda: self.is_up(self.port))
-        until(f"{self.name} has its data", lambda: "\nloading:0" in call(self.port, "INFO", "persistence"))  # not async_loading
+        until(f"{self.name} is up with its data", lambda: "\nloading:0" in call(self.port, "INFO", "persistence"))  # not async_loading
 
     def kill(self):
         """Its port stays its own, so that no server of another test is found there; nothing listens on it."""

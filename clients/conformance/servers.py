@@ -29,7 +29,7 @@ def on(node, name):
 class Servers:
     """The servers of a test by name. Kinds: `one` (a), `replica` (a and its replica b), `sentinel` (also s), `cluster` (masters a to c, a's replica d).
 
-    `module`: whether they have it; options are redis-server's; `tls`: the folder of the certificates; proxies are made when asked for.
+    `module`: whether they have it; options are redis-server's; `tls`: the folder of the certificate; proxies are made when asked for.
     In `folder`, if it is given, all remains.
     """
 
@@ -229,6 +229,6 @@ class Servers:
 
 
 def tls_options(folder):
-    options = {"ca-cert-file": f"{folder}/ca.pem", "cert-file": f"{folder}/cert.pem", "key-file": f"{folder}/key.pem"}
+    options = {"ca-cert-file": f"{folder}/cert.pem", "cert-file": f"{folder}/cert.pem", "key-file": f"{folder}/key.pem"}
     options |= {"auth-clients": "yes", "replication": "yes", "cluster": "yes"}
     return [word for option, value in options.items() for word in (f"tls-{option}", value)]

@@ -5,46 +5,43 @@ import time
 import pytest
 from driving import NULLABLE, TYPED, Driver, Failed, loss_of
 from servers import on, until
-from view import AT_ONCE, LONG, rule_of, waiting
+from view import AT_ONCE, LONG, release_in_turn, rule_of, waiting
 
 
-def test_r27_release_unheard(driver, servers, name):
+def test_r27_release_unheard(driver, own, name):
     """The reply to RELEASE is lost: release succeeds, the lock is free."""
-    one = servers()
-    locks = driver.new(one.through_proxy())
+    locks = driver.new(own.through_proxy())
     held = locks.acquire(name)
-    one.lose("release")
+    own.lose("release")
     held.release()
-    assert one.proxy().lost == 1 and one.view().is_free(name)
+    assert own.proxy().lost == 1 and own.view().is_free(name)
 
 
-def test_r27a_release_not_sent(driver, servers, name):
+def test_r27a_release_not_sent(driver, own, name):
     """No server for `release_timeout`: release fails, not before, and the lock is not renewed any more."""
-    one = servers()
-    locks = driver.new(one.through_proxy(), release_timeout=0.7, command_timeout=1)
+    locks = driver.new(own.through_proxy(), release_timeout=0.7, command_timeout=1)
     held = locks.acquire(name, lease=4)
-    one.proxy().cut()
+    own.proxy().cut()
     start = time.monotonic()
     with pytest.raises(Failed):
         held.release()
     assert time.monotonic() - start >= 0.7
-    one.proxy().mend()
-    until("its lease has ended", lambda: one.view().is_free(name))
+    own.proxy().mend()
+    until("its lease has ended", lambda: own.view().is_free(name))
 
 
 @pytest.mark.parametrize("is_taken", [False, True], ids=["free", "waiting"])
-def test_r28_acquire_unheard(driver, servers, name, is_taken):
+def test_r28_acquire_unheard(driver, own, name, is_taken):
     """The reply to ACQUIRE is lost, at a free lock and while waiting: one hold."""
-    one = servers()
-    view, proxy, locks = one.view(), one.proxy(), driver.new(one.through_proxy())
+    view, proxy, locks = own.view(), own.proxy(), driver.new(own.through_proxy())
     if is_taken:
         view.acquire(name)
         (call,) = waiting(locks, view, name, 1)
-        one.lose("acquire")
+        own.lose("acquire")
         view.release(name)
     else:
         locks.acquire(f"{name}:first").release()
-        one.lose("acquire")
+        own.lose("acquire")
         call = locks.begin(name)
     held = call.result()
     assert proxy.lost == 1
@@ -54,10 +51,9 @@ def test_r28_acquire_unheard(driver, servers, name, is_taken):
     assert view.is_free(name)
 
 
-def test_r28a_and_then_refused(driver, servers, name):
+def test_r28a_and_then_refused(driver, own, name):
     """The reply to ACQUIRE is lost, the next ask refused (OOM): no hold is left."""
-    one = servers()
-    view, proxy, locks = one.view(), one.proxy(), driver.new(one.through_proxy(), lease=LONG)
+    view, proxy, locks = own.view(), own.proxy(), driver.new(own.through_proxy(), lease=LONG)
     locks.acquire(name).release()
     proxy.freeze()
     call = locks.begin(name)
@@ -69,10 +65,9 @@ def test_r28a_and_then_refused(driver, servers, name):
     until("it is free", lambda: view.is_free(name))
 
 
-def test_r29_cut(driver, servers, name):
+def test_r29_cut(driver, own, name):
     """Connections cut and mended while a caller waits: it gets the lock."""
-    one = servers()
-    view, proxy, locks = one.view(), one.proxy(), driver.new(one.through_proxy())
+    view, proxy, locks = own.view(), own.proxy(), driver.new(own.through_proxy())
     view.acquire(name)
     (call,) = waiting(locks, view, name, 1)
     proxy.cut()
@@ -95,12 +90,7 @@ def test_r30_restart(driver, servers, name):
     view.waits(name, 2)
     assert view.queue(name) == owners
     view.release(name)
-    for owner in owners:
-        until("the next one has it", lambda: any(call.done() for call in calls))
-        held = next(call for call in calls if call.done()).result()
-        calls = [call for call in calls if not call.done()]
-        assert held.owner == owner
-        held.release()
+    release_in_turn(calls, owners, view, name)
 
 
 @pytest.mark.module
@@ -125,51 +115,47 @@ def test_r42a_other_data(driver, locks, view, name):
     assert (failed.type, failed.code) == ("NotALock", "NOTALOCK") and "NOTALOCK" in failed.text
 
 
-def test_r44_nothing_listens(driver, servers, name):
+def test_r44_nothing_listens(driver, own, name):
     """Nothing listens: Unavailable after `retry_timeout`, with its cause; a server that starts in time is used."""
-    one = servers()
-    one.kill()
-    failed = driver.new(one.client(), retry_timeout=0.3).fails(name)
+    own.kill()
+    failed = driver.new(own.client(), retry_timeout=0.3).fails(name)
     assert failed.type == "Unavailable" and failed.because
-    locks = driver.new(one.client())
+    locks = driver.new(own.client())
     call = locks.begin(name)
     assert locks.fails(f"{name}:other", wait=5).because  # So the first has met nobody, either.
     assert not call.done()
-    one.start()
+    own.start()
     call.result().release()
 
 
 @pytest.mark.module
-def test_r44a_less_often(driver, servers, name):
+def test_r44a_less_often(driver, own, name):
     """A refusal that may pass (NOREPLICAS) is met by asking again, less and less often; after `retry_timeout` it is Unavailable. With `wait=0`, too, for
     `command_timeout`."""
-    one = servers()
-    locks = driver.new(one.client(), retry_timeout=2, command_timeout=2)
+    locks = driver.new(own.client(), retry_timeout=2, command_timeout=2)
     locks.acquire(name).release()  # A process that is only starting may not be connected in time.
-    one.at().config_set("min-replicas-to-write", 1)
+    own.at().config_set("min-replicas-to-write", 1)
     asked = 0
     for options in ({}, {"wait": 0}):
         assert locks.fails(name, **options).type in ("Unavailable", "NotInTime" if options else None)
-        before, asked = asked, one.at().info("commandstats")["cmdstat_fairlock.acquire"]["rejected_calls"]
+        before, asked = asked, own.at().info("commandstats")["cmdstat_fairlock.acquire"]["rejected_calls"]
         assert asked - before < 20  # 40 if the first pause were the last one, too
 
 
 @pytest.mark.module
-def test_r45_out_of_range(driver, servers, name):
+def test_r45_out_of_range(driver, own, name):
     """Arguments out of range are refused, nothing was sent."""
-    one = servers()
-    locks, connected = driver.new(one.client()), one.at().info("stats")["total_connections_received"]
+    locks, connected = driver.new(own.client()), own.at().info("stats")["total_connections_received"]
     wrong = [("lease", 0), ("lease", -1), ("wait", -1), ("sync_timeout", -1), ("limit", 0), ("limit", 1_000_001), ("owner", ""), ("owner", "x" * 257), ("owner", "*"), ("name", "")]
     for option, value in wrong:
         if driver.language != "rust" or value != -1:  # which does not compile there
             assert locks.fails(**{"name": name, option: value}).type == "Argument", (option, value)
-    assert one.at().info("stats")["total_connections_received"] <= connected + 1 and one.view().calls("acquire") == 0
+    assert own.at().info("stats")["total_connections_received"] <= connected + 1 and own.view().calls("acquire") == 0
 
 
-def test_r46_close(driver, servers, name):
+def test_r46_close(driver, own, name):
     """Closing Locks: waits end with Closed, held locks are lost with cause `closed`, connections close; the user's client still works."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.client())
+    view, locks = own.view(), driver.new(own.client())
     held = locks.acquire(name)
     (call,) = waiting(locks, view, name, 1)
     lost = held.losing()
@@ -179,17 +165,16 @@ def test_r46_close(driver, servers, name):
     until("all connections are closed", lambda: view.clients() == [])
 
 
-def test_r46a_close_while_releasing(driver, servers, name):
+def test_r46a_close_while_releasing(driver, own, name):
     """Closing Locks, and then its client, while a release is under way: that succeeds, and connections close."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.through_proxy())
+    view, locks = own.view(), driver.new(own.through_proxy())
     held = locks.acquire(name)
-    one.lose("release", only_held=True)
+    own.lose("release", only_held=True)
     call = driver.begin("release", of=held.id)
     until("it is free", lambda: view.is_free(name))
     driver.locks.remove(locks)
     closing = driver.begin("close", of=locks.id, ping=True)
-    one.proxy().mend()
+    own.proxy().mend()
     closing.result()
     call.result()
     until("all connections are closed", lambda: not view.clients())
@@ -211,43 +196,40 @@ def test_r58_unknown_or_wrong(driver, one, name, option, value):
             driver.new(one.client(), **{option: value})
 
 
-def test_r59_first_failure(driver, servers, name):
+def test_r59_first_failure(driver, own, name):
     """The server is down and `wait` over: the error names lock, address and, as its cause, the first failure."""
-    one = servers()
-    driver.new(one.client()).acquire(name).release()  # A process that is only starting has no time for a failure.
-    one.kill()
-    locks = driver.new(one.client())
+    driver.new(own.client()).acquire(name).release()  # A process that is only starting has no time for a failure.
+    own.kill()
+    locks = driver.new(own.client())
     failed = locks.fails(name, wait=8)
     assert failed.type == "NotInTime" and failed.because and "refused" in failed.text.lower()
-    assert name in failed.text and str(one.port("a")) in failed.text
-    one.start()
+    assert name in failed.text and str(own.port("a")) in failed.text
+    own.start()
     locks.acquire(name)
     failed = locks.fails(name, wait=5)
     assert failed.type == "NotInTime" and not failed.because
-    assert name in failed.text and str(one.port("a")) in failed.text
+    assert name in failed.text and str(own.port("a")) in failed.text
 
 
 @pytest.mark.parametrize(("code", "password", "hint"), [("WRONGPASS", "wrong", "password"), ("NOAUTH", None, "a password")])
-def test_r59a_passwords(driver, servers, name, code, password, hint):
+def test_r59a_passwords(driver, own, name, code, password, hint):
     """WRONGPASS and NOAUTH are refused at once, with code and hint."""
-    one = servers()
-    one.at().config_set("requirepass", "secret")
-    failed = driver.new(one.client(password=password)).begin(name).failure(AT_ONCE)
+    own.at().config_set("requirepass", "secret")
+    failed = driver.new(own.client(password=password)).begin(name).failure(AT_ONCE)
     assert (failed.type, failed.code) == ("Refused", code) and hint in failed.text
-    assert name in failed.text and str(one.port("a")) in failed.text
+    assert name in failed.text and str(own.port("a")) in failed.text
 
 
-def test_r59b_denied(driver, servers, name, mode):
+def test_r59b_denied(driver, own, name, mode):
     """NOPERM is refused with a hint: to the user's rule; where ROLE or WAIT is missing to `sync_timeout`, and the grant is given back."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.client(username="worker", password="secret"))
+    view, locks = own.view(), driver.new(own.client(username="worker", password="secret"))
     rights = ["+@all", "-evalsha", "-eval"] + (["-fairlock.acquire"] if mode == "module" else [])
     view.run("ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", *rights)
     failed = locks.fails(name)
     assert (failed.type, failed.code) == ("Refused", "NOPERM") and "SECURITY.md" in failed.text
     for command, options in ("role", {}), ("wait", {"min_replicas": 1}):
         view.run("ACL", "SETUSER", "worker", "+@all", f"-{command}")
-        locks = driver.new(one.client(username="worker", password="secret"))  # The first may have asked for the role already.
+        locks = driver.new(own.client(username="worker", password="secret"))  # The first may have asked for the role already.
         failed = locks.fails(name, **options)
         assert failed.code == "NOPERM" and "synctimeout" in failed.text.replace("_", "").lower() and view.is_free(name)
     locks.acquire(name, sync_timeout=0).release()

@@ -48,10 +48,9 @@ def test_r13_renew(locks, view, name):
     held.release()
 
 
-def test_r14_after_release(driver, servers, name):
+def test_r14_after_release(driver, own, name):
     """After release no renewal is sent."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.client())
+    view, locks = own.view(), driver.new(own.client())
     held = locks.acquire(name, lease=4.5)
     before = view.calls("renew")
     until("renewed", lambda: view.calls("renew") > before)
@@ -62,34 +61,32 @@ def test_r14_after_release(driver, servers, name):
 
 
 @pytest.mark.parametrize("command", ["acquire", "renew"])
-def test_r14a_not_used_again(driver, servers, name, command):
+def test_r14a_not_used_again(driver, own, name, command):
     """The reply to an ask or a renewal was lost: after the release the owner name is not used again, since it may still come, with its lease."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.through_proxy(), lease=LONG)
+    view, locks = own.view(), driver.new(own.through_proxy(), lease=LONG)
     view.acquire(name)
     (call,) = waiting(locks, view, name, 1)
-    one.lose(command)
+    own.lose(command)
     view.release(name)
     held = call.result()
     held.renew()
-    assert one.proxy().lost == 1
+    assert own.proxy().lost == 1
     held.release()
     assert locks.acquire(name).owner != held.owner
 
 
 @pytest.mark.module
-def test_r14b_refused_renewal(driver, servers, name):
+def test_r14b_refused_renewal(driver, own, name):
     """A renewal that was refused was answered: after the release the owner name is used again."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.client(), lease=LONG)
+    view, locks = own.view(), driver.new(own.client(), lease=LONG)
     view.acquire(name)
     (call,) = waiting(locks, view, name, 1)
     view.release(name)
     held = call.result()
-    one.at().config_set("min-replicas-to-write", 1)
+    own.at().config_set("min-replicas-to-write", 1)
     renewal = driver.begin("renew", of=held.id)
-    until("it is refused", lambda: one.at().info("commandstats").get("cmdstat_fairlock.renew", {}).get("rejected_calls"))
-    one.at().config_set("min-replicas-to-write", 0)
+    until("it is refused", lambda: own.at().info("commandstats").get("cmdstat_fairlock.renew", {}).get("rejected_calls"))
+    own.at().config_set("min-replicas-to-write", 0)
     renewal.result()
     held.release()
     assert locks.acquire(name).owner == held.owner
@@ -150,72 +147,67 @@ def test_r17_anothers(locks, view, name):
     assert view.info(name)["token"] == token
 
 
-def test_r18_silence(driver, servers, name):
+def test_r18_silence(driver, own, name):
     """Server not reachable: lost with cause `lease`, no later than a lease after the last renewal."""
-    one = servers()
-    locks = driver.new(one.through_proxy(), command_timeout=1)
+    locks = driver.new(own.through_proxy(), command_timeout=1)
     held = locks.acquire(name, lease=1.5)
-    one.proxy().freeze()
+    own.proxy().freeze()
     start = time.monotonic()
     assert held.lost() == "lease" and time.monotonic() - start < 1.5 + AT_ONCE
-    one.proxy().mend()
+    own.proxy().mend()
 
 
 @pytest.mark.parametrize("options", [{}, {"renew": False}], ids=str)
-def test_r18a_late_grant(driver, servers, name, options):
+def test_r18a_late_grant(driver, own, name, options):
     """A grant that arrives when its lease is over is none: the caller asks again."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.through_proxy(), lease=1, **options)
+    view, locks = own.view(), driver.new(own.through_proxy(), lease=1, **options)
     view.acquire(name, "first", LONG)
     (call,) = waiting(locks, view, name, 1)
-    one.proxy().freeze()
+    own.proxy().freeze()
     view.release(name, "first")
     until("that lease is over", lambda: view.is_free(name) and view.run("FAIRLOCK.ACQUIRE", name, "second", "NOWAIT", "LEASE", LONG * 1000))
     token = view.info(name)["token"]
-    one.proxy().mend()
+    own.proxy().mend()
     until("it waits again, or takes itself for the holder", lambda: call.done() or view.queue(name))
     assert not call.done()
     view.release(name, "second")
     assert call.result().token > token  # On a busy machine so short a lease may be over before a release.
 
 
-def test_r18b_slow_grant(driver, servers, name):
+def test_r18b_slow_grant(driver, own, name):
     """A grant that comes a third of the lease after its ask is renewed before the caller has it."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.through_proxy(), lease=9, renew=False)
+    view, locks = own.view(), driver.new(own.through_proxy(), lease=9, renew=False)
     locks.acquire(name).release()
-    one.proxy().freeze()
+    own.proxy().freeze()
     call = locks.begin(name)
     until("the server has granted it", lambda: not view.is_free(name))
     until("it is late", lambda: view.info(name)["lease"] < 5500)
-    one.proxy().mend()
+    own.proxy().mend()
     call.result()
     assert view.info(name)["lease"] > 5500
 
 
-def test_r18c_short_lease(driver, servers, name):
+def test_r18c_short_lease(driver, own, name):
     """A lease that is over before its grant arrives: NotInTime when `wait` is over."""
-    one = servers()
-    locks = driver.new(one.through_proxy(), lease=0.2, renew=False)
+    locks = driver.new(own.through_proxy(), lease=0.2, renew=False)
     locks.acquire(name, lease=LONG).release()
-    one.proxy().slow({("server", None)})
+    own.proxy().slow({("server", None)})
     assert locks.fails(name, wait=1).type == "NotInTime"
 
 
-def test_r18d_slow_renewal(driver, servers, name):
+def test_r18d_slow_renewal(driver, own, name):
     """That renewal, by RENEW or by asking again, takes longer than the lease: the caller asks again."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.through_proxy(), lease=9, renew=False, command_timeout=LONG)
+    view, locks = own.view(), driver.new(own.through_proxy(), lease=9, renew=False, command_timeout=LONG)
     locks.acquire(name).release()
-    one.proxy().freeze()
+    own.proxy().freeze()
     call = locks.begin(name)
     until("the server has granted it", lambda: not view.is_free(name))
     until("it is late", lambda: view.info(name)["lease"] < 5500)
-    one.lose("renew", "acquire", only_held=True)
-    one.proxy().mend()
+    own.lose("renew", "acquire", only_held=True)
+    own.proxy().mend()
     until("it is renewed", lambda: view.info(name)["lease"] > 5500)
     until("that lease is over", lambda: view.is_free(name))
-    one.proxy().mend()
+    own.proxy().mend()
     held = call.result()
     assert view.owner(name) == held.owner
 

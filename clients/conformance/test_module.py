@@ -3,7 +3,7 @@
 import pytest
 from driving import Failed
 from servers import until
-from view import AT_ONCE, LONG, release_as_they_come, rule_of, waiting
+from view import AT_ONCE, LONG, release_as_they_come, release_in_turn, rule_of, waiting
 
 pytestmark = pytest.mark.module
 LEASE = 30
@@ -23,10 +23,9 @@ def test_r20_session(locks, view, name):
     assert view.is_free(name)
 
 
-def test_r21_connection(driver, servers, name):
+def test_r21_connection(driver, own, name):
     """A session's connection is killed: the next waiter has the lock at once; lost with cause `connection` or `notheld` within a third of the lease."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.client())
+    view, locks = own.view(), driver.new(own.client())
     held = locks.acquire(name, session=True, lease=LEASE)
     (call,) = waiting(locks, view, name, 1)
     view.run("CLIENT", "KILL", "TYPE", "normal")  # all but those that listen, and this one
@@ -36,10 +35,9 @@ def test_r21_connection(driver, servers, name):
         held.release()
 
 
-def test_r23_waits(driver, servers, name):
+def test_r23_waits(driver, own, name):
     """A session waits; release frees the lock at once and closes its connection."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.client())
+    view, locks = own.view(), driver.new(own.client())
     first = locks.acquire(name)
     (call,) = waiting(locks, view, name, 1, session=True, lease=LEASE)
     first.release()
@@ -141,10 +139,7 @@ def test_r69_loaded(driver, plain, name):
     plain.load()
     assert held.renew() == LONG
     held.release()
-    for owner, call in zip(owners, calls, strict=True):
-        second = call.result()
-        assert second.owner == view.owner(name) == owner
-        second.release()
+    release_in_turn(calls, owners, view, name)
     assert view.is_free(name)
     other = driver.new(plain.client())
     other.acquire(name, shared=True).release()

@@ -7,7 +7,7 @@ import redis
 from driving import Failed
 from redis.crc import key_slot
 from servers import HOST, SLOTS, on, until
-from view import AT_ONCE, LONG, waiting
+from view import AT_ONCE, LONG, release_in_turn, waiting
 
 
 @pytest.fixture
@@ -36,10 +36,7 @@ def test_r31_sentinel(driver, servers, name):
     assert view.owner(name) == held.owner and view.info(name)["token"] == held.token
     until("renewed at the new master", lambda: renewed(held))
     held.release()
-    for call, owner in zip(calls, owners, strict=True):
-        second = call.result()
-        assert view.owner(name) == second.owner == owner
-        second.release()
+    release_in_turn(calls, owners, view, name)
 
 
 def test_r32_masters(driver, cluster, name):
@@ -177,15 +174,14 @@ def test_r36a_given_back(driver, servers, name):
 
 @pytest.mark.module
 @pytest.mark.parametrize("options", [{}, {"owner": "me"}], ids=str)
-def test_r36b_not_given_back_at_once(driver, servers, name, options):
+def test_r36b_not_given_back_at_once(driver, own, name, options):
     """Too few replicas confirm a grant, also of a given owner, and it cannot be given back at once: it is when the caller leaves."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.client(), lease=LONG, sync_timeout=2)
+    view, locks = own.view(), driver.new(own.client(), lease=LONG, sync_timeout=2)
     call = locks.begin(name, wait=4, min_replicas=1, **options)
     until("it is granted", lambda: not view.is_free(name))
-    one.at().config_set("min-replicas-to-write", 1)
-    until("it leaves", lambda: one.at().info("commandstats").get("cmdstat_fairlock.cancel", {}).get("rejected_calls"))
-    one.at().config_set("min-replicas-to-write", 0)
+    own.at().config_set("min-replicas-to-write", 1)
+    until("it leaves", lambda: own.at().info("commandstats").get("cmdstat_fairlock.cancel", {}).get("rejected_calls"))
+    own.at().config_set("min-replicas-to-write", 0)
     assert call.failure().type in ("NotReplicated", "NotInTime")
     until("it is free", lambda: view.is_free(name), longest=AT_ONCE)
 

@@ -47,34 +47,28 @@ def test_r04_try(locks, view, name):
     assert locks.try_acquire(name).token > held.token
 
 
-def test_r04a_silent_server(driver, servers, name):
+def test_r04a_silent_server(driver, own, name):
     """The server is silent: twenty callers with a `wait` do not wait for one another."""
-    one = servers()
-    locks = driver.new(one.through_proxy(readTimeout=1), command_timeout=AT_ONCE)
+    locks = driver.new(own.through_proxy(readTimeout=1), command_timeout=AT_ONCE)
     locks.acquire(f"{name}:first").release()
-    one.proxy().freeze()
+    own.proxy().freeze()
     calls = [locks.begin(name, wait=1) for _ in range(20)]
-    try:
-        until("all have failed", lambda: all(call.done() for call in calls), longest=LONG)
-    finally:
-        one.proxy().mend()
+    until("all have failed", lambda: all(call.done() for call in calls), longest=LONG)
+    own.proxy().mend()
     assert [call.failure().type for call in calls] == 20 * ["NotInTime"]
 
 
-def test_r04b_falls_silent(driver, servers, name):
+def test_r04b_falls_silent(driver, own, name):
     """The server falls silent while callers wait, or begin to listen: they fail when `wait` is over; QUEUE is empty as
     soon as it answers again."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.through_proxy(readTimeout=10), command_timeout=LONG, patience=LONG)
+    view, locks = own.view(), driver.new(own.through_proxy(readTimeout=10), command_timeout=LONG, patience=LONG)
     view.acquire(name)
     before, calls = view.calls("acquire"), [locks.begin(name, wait=9)]
     until("it listens, and has asked again", lambda: view.calls("acquire") >= before + 2)
-    one.proxy().lose("subscribe", only_held=True)
+    own.proxy().lose("subscribe", only_held=True)
     calls.append(locks.begin(name, wait=3))
-    try:
-        assert [call.failure(AT_ONCE).type for call in calls] == 2 * ["NotInTime"]
-    finally:
-        one.proxy().mend()
+    assert [call.failure(AT_ONCE).type for call in calls] == 2 * ["NotInTime"]
+    own.proxy().mend()
     until("they have left", lambda: view.queue(name) == [], longest=AT_ONCE)
 
 
@@ -115,70 +109,61 @@ def test_r08_read_timeout(driver, one, view, name, options):
     call.result().release()
 
 
-def test_r09_cancelled(locks, view, name, mode):
+def test_r09_cancelled(locks, view, cancel, name, mode):
     """Cancelling a wait, also that of a session: the language's own error; QUEUE is empty."""
     held = locks.acquire(name)
     for options in [{}] + [{"session": True}] * (mode == "module"):
         (call,) = waiting(locks, view, name, 1, **options)
-        call.cancel()
+        cancel(call)
         assert call.failure().type == "Cancelled"
         until("it has left", lambda: view.queue(name) == [], longest=AT_ONCE)
     held.release()
     assert view.is_free(name)
 
 
-def test_r09a_cancelled_at_first(driver, servers, name):
+def test_r09a_cancelled_at_first(driver, own, cancel, name):
     """Cancelling a caller whose first ask is under way: QUEUE is empty as soon as the server answers again."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.through_proxy(), patience=LONG)
+    view, locks = own.view(), driver.new(own.through_proxy(), patience=LONG)
     locks.acquire(f"{name}:first").release()
     view.acquire(name)
-    one.proxy().freeze()
+    own.proxy().freeze()
     call = locks.begin(name)
     until("it is in the queue", lambda: view.queue(name) != [])
-    try:
-        call.cancel()
-        assert call.failure().type == "Cancelled"
-    finally:
-        one.proxy().mend()
+    cancel(call)
+    assert call.failure().type == "Cancelled"
+    own.proxy().mend()
     until("it has left", lambda: view.queue(name) == [], longest=AT_ONCE)
 
 
-def test_r10_late_grant(driver, servers, name):
+def test_r10_late_grant(driver, own, cancel, name):
     """A waiter cancelled while its grant is under way keeps no lock, and its owner name is not used again."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.through_proxy(), lease=LONG, command_timeout=0.5)
+    view, locks = own.view(), driver.new(own.through_proxy(), lease=LONG, command_timeout=0.5)
     first = locks.acquire(name)
     (call,) = waiting(locks, view, name, 1)
     (owner,) = view.queue(name)
-    one.proxy().freeze()
+    own.proxy().freeze()
     view.release(name, first.owner)
     # It has the lock; or it has been woken, and asks; the test does so in its name.
     if view.owner(name) != owner:
         view.run("FAIRLOCK.ACQUIRE", name, owner, "ENQUEUE", "LEASE", LONG * 1000, "ONCE")
     assert view.owner(name) == owner
-    try:
-        call.cancel()
-        assert call.failure().type == "Cancelled"
-    finally:  # Also where nothing can be cancelled.
-        one.proxy().mend()
+    cancel(call)
+    assert call.failure().type == "Cancelled"
+    own.proxy().mend()
     until("it is free", lambda: view.is_free(name), longest=AT_ONCE)
     assert locks.acquire(name).owner != owner  # Nobody has said that it left the queue.
 
 
-def test_r09b_cancelled_before_it_listens(driver, servers, name):
+def test_r09b_cancelled_before_it_listens(driver, own, cancel, name):
     """Cancelling a caller whose subscription is not confirmed: when another waits, nothing else is listened for."""
-    one = servers()
-    view, locks = one.view(), driver.new(one.through_proxy(), patience=LONG)
+    view, locks = own.view(), driver.new(own.through_proxy(), patience=LONG)
     view.acquire(name)
-    one.proxy().lose("subscribe", only_held=True)
+    own.proxy().lose("subscribe", only_held=True)
     call = locks.begin(name)
     until("its subscription is under way", lambda: view.listened_for(name) == 1)
-    try:
-        call.cancel()
-        assert call.failure().type == "Cancelled"
-    finally:
-        one.proxy().mend()
+    cancel(call)
+    assert call.failure().type == "Cancelled"
+    own.proxy().mend()
     until("it has left", lambda: view.queue(name) == [])
     locks.info(name)  # Its own side knows that by now: replies come in order.
     (call,) = waiting(locks, view, name, 1)
@@ -235,10 +220,9 @@ def test_r43_one_owner(locks, view, name):
     first.release()
 
 
-def test_r43a_one_owner_ends(driver, servers, name):
+def test_r43a_one_owner_ends(driver, own, name):
     """Of callers with one owner one ends as another begins to listen: that one is woken all the same."""
-    one = servers()
-    view, locks, proxy = one.view(), driver.new(one.through_proxy(), patience=LONG), one.proxy()
+    view, locks, proxy = own.view(), driver.new(own.through_proxy(), patience=LONG), own.proxy()
     view.acquire(name)
     (call,) = waiting(locks, view, name, 1, owner="me", lease=3, renew=False)
     view.release(name)
@@ -255,10 +239,9 @@ def test_r43a_one_owner_ends(driver, servers, name):
     call.result(AT_ONCE).release()
 
 
-def test_r43b_one_owner_leaves(driver, servers, name):
+def test_r43b_one_owner_leaves(driver, own, name):
     """Of callers with one owner one ends, also with a lost reply: another one still has their place, or the lock."""
-    one = servers()
-    view, locks, proxy = one.view(), driver.new(one.through_proxy(), lease=LONG, patience=LONG), one.proxy()
+    view, locks, proxy = own.view(), driver.new(own.through_proxy(), lease=LONG, patience=LONG), own.proxy()
     view.acquire(name)
     (call,) = waiting(locks, view, name, 1, owner="me")
     assert locks.fails(name, owner="me", wait=0.5).type == "NotInTime" and view.queue(name) == ["me"]
@@ -266,30 +249,25 @@ def test_r43b_one_owner_leaves(driver, servers, name):
     held = call.result(AT_ONCE)
     proxy.lose("fairlock.acquire", "evalsha", only_held=True)
     call = locks.begin(name, owner="me", wait=0.5)
-    try:
-        assert call.failure().type == "NotInTime"
-    finally:
-        proxy.mend()
+    assert call.failure().type == "NotInTime"
+    proxy.mend()
     locks.acquire(f"{name}:other").release()
     held.release()
 
 
-def test_r43c_one_owner_in_doubt(driver, servers, name):
+def test_r43c_one_owner_in_doubt(driver, own, cancel, name):
     """Of callers with one owner one ends with its grant under way, and another is cancelled then: the lock is free."""
-    one = servers()
-    view, locks, proxy = one.view(), driver.new(one.through_proxy(readTimeout=1), lease=LONG, patience=LONG, command_timeout=1), one.proxy()
+    view, locks, proxy = own.view(), driver.new(own.through_proxy(readTimeout=1), lease=LONG, patience=LONG, command_timeout=1), own.proxy()
     view.acquire(name)
     (last,) = waiting(locks, view, name, 1, owner="me")
     locks.acquire(f"{name}:other").release()  # A connection is idle.
     proxy.freeze()
-    try:
-        view.release(name)
-        call = locks.begin(name, owner="me", wait=3)
-        until("it has the lock", lambda: view.owner(name) == "me")
-        assert call.failure().type == "NotInTime"
-        last.cancel()
-    finally:
-        proxy.mend()
+    view.release(name)
+    call = locks.begin(name, owner="me", wait=3)
+    until("it has the lock", lambda: view.owner(name) == "me")
+    assert call.failure().type == "NotInTime"
+    cancel(last)
+    proxy.mend()
     assert last.failure().type == "Cancelled"
     until("it is free", lambda: view.is_free(name), longest=AT_ONCE)
 
@@ -349,10 +327,10 @@ def test_r66_quiet(driver, one, name, mode):
     assert locks.native() is (mode == "module")
 
 
-def test_r81_one_subscription(driver, servers, name):
+def test_r81_one_subscription(driver, own, name):
     """Twenty waits on two locks share one connection that listens, and block none; a later wait has it still, with an owner name of before."""
-    one, owners = servers(), []
-    view, locks = one.view(), driver.new(one.client(), lease=LONG, patience=LONG)
+    owners = []
+    view, locks = own.view(), driver.new(own.client(), lease=LONG, patience=LONG)
     for names in ([name, f"{name}:other"], [name]):
         held = [locks.acquire(each) for each in names]
         calls = [locks.begin(each) for _ in range(10) for each in names]

@@ -122,6 +122,14 @@ def waiting(locks, view, name, count, **options):
     return calls
 
 
+def release_in_turn(calls, owners, view, name):
+    """Each call gets the lock, for its owner, when the one before has given it up."""
+    for call, owner in zip(calls, owners, strict=True):
+        held = call.result()
+        assert view.owner(name) == held.owner == owner
+        held.release()
+
+
 def release_as_they_come(calls, **limit):
     """Each call gets the lock in its turn, and gives it up; the order is not known here."""
     while calls:
