@@ -290,6 +290,16 @@ mod tests {
         assert!(line.numbers.capacity().max(places.0.max(places.1)) < 1024);
     }
 
+    /// Else each one that leaves would cost as much as all that stay.
+    #[test]
+    fn the_others_move_together_only_when_most_places_are_empty() {
+        let mut line: Line = Line::of((0..100).map(|name| (owner(name), waiter(1))));
+        for name in 10..70 {
+            line.remove(&owner(name));
+        }
+        assert_eq!(line.places.len(), 100);
+    }
+
     #[test]
     fn a_long_line_that_is_served_from_the_head_stays_small() {
         let mut line: Line = Line::default();

@@ -29,6 +29,16 @@ mod tests {
         assert!(is_too_roomy(1032, 128) && !is_too_roomy(1032, 129) && !is_too_roomy(1024, 0));
     }
 
+    /// Else each one that leaves would cost as much as all that stay.
+    #[test]
+    fn a_map_that_is_no_crowd_keeps_its_memory() {
+        let mut map = HashMap::with_capacity(100);
+        map.insert(1, 1);
+        let before = map.capacity();
+        give_back(&mut map);
+        assert_eq!(map.capacity(), before);
+    }
+
     #[test]
     fn a_map_that_is_empty_keeps_no_memory_of_a_crowd_that_came_and_went() {
         for crowd in (2000..4000).step_by(100) {
