@@ -36,6 +36,7 @@ def pytest_generate_tests(metafunc):
         chosen = metafunc.config.getoption("--clients").split()
         clients = [client for client, (language, *_) in CLIENTS.items() if {client, language} & set(chosen)]
         modes = [mode for mode in metafunc.config.getoption("--mode").split() if mode == "module" or not is_module_only]
+        # By its scope pytest runs all of a client one after another: it keeps its driver.
         metafunc.parametrize(("client", "mode"), [(client, mode) for client in clients for mode in modes], scope="session")
 
 
@@ -52,8 +53,7 @@ def pytest_collection_modifyitems(config, items):
             continue
         item.user_properties.append(("cell", [row, client, mode]))
         chosen.append(item)
-    # One after another for a client, which keeps its driver.
-    items[:] = sorted(chosen, key=lambda item: item.callspec.params["client"] if "client" in item.fixturenames else "")
+    items[:] = chosen
 
 
 @pytest.fixture

@@ -1,11 +1,12 @@
 """What users of other lock libraries met, and what passes or works must stay so."""
 
-import contextlib
+import socket
 import threading
 
 import pytest
 import redis
 from driving import Failed
+from redis_server import command_of
 from servers import HOST, on, until
 from test_topology import use_all_masters
 from view import LONG, waiting
@@ -19,10 +20,6 @@ def keep_busy(one, name):
     """A script that the server runs for some seconds, in which it answers everybody BUSY; then it deletes a lock."""
     script = "local ends = redis.call('TIME')[1] + 3; repeat until redis.call('TIME')[1] + 0 >= ends; redis.call('DEL', KEYS[1])"
 
-    def run(client):
-        with contextlib.suppress(redis.RedisError):  # The test is over, and the server.
-            client.eval(script, 1, name)
-
     def is_busy():
         try:
             return not one.at().ping()
@@ -30,8 +27,9 @@ def keep_busy(one, name):
             return "BUSY" in str(error)
 
     one.at().config_set("busy-reply-threshold", 100)
-    threading.Thread(target=run, args=(one.at(),), daemon=True).start()
-    until("it is busy", is_busy)
+    with socket.create_connection((HOST, one.port("a"))) as connection:
+        connection.sendall(command_of(("EVAL", script, 1, name)))
+        until("it is busy", is_busy)
 
 
 def test_r72_busy(driver, own, name):
