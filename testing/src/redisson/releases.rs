@@ -5,9 +5,10 @@ use std::process::Command;
 
 use crate::paths;
 
-/// Releases whose scripts or client differ from the one before in a way that matters here.
+/// Releases whose scripts or client differ from the one before in a way that matters here. 3.24.0 was released without
+/// its parent, so it cannot be resolved.
 const ALL: &[&str] = &[
-    "3.11.0", "3.11.1", "3.16.8", "3.24.0", "3.31.0", "3.32.0", "3.37.0", "3.45.0", "3.52.0",
+    "3.11.0", "3.11.1", "3.16.8", "3.24.1", "3.31.0", "3.32.0", "3.37.0", "3.45.0", "3.52.0",
     "4.7.0",
 ];
 /// The newest release.
