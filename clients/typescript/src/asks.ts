@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { Line } from './clients.js';
 import type { Servers } from './clients.js';
-import { Failure, NotInTime, NotReplicated, isLost } from './errors.js';
+import { Closed, Failure, NotInTime, NotReplicated, isLost } from './errors.js';
 import { callHook, ms } from './options.js';
 import type { Options } from './options.js';
 import { braced } from './scripts.js';
@@ -113,10 +113,11 @@ export class Ask {
   readonly ear: Ear;
   /** Of a session. */
   line: Line | undefined;
+  /** What the caller waits for: the grant, or the release. */
+  call: Promise<unknown> | undefined;
   /** What was sent last. */
   #underWay: Promise<Answer> | undefined;
   #isQueued = false;
-  #hasWaited = false;
   /** The last reply was a token. */
   #isGranted = false;
   /** Commands without an answer, if only as it was lost: they may still be carried out. */
@@ -144,6 +145,9 @@ export class Ask {
       throw error;
     }
   }
+
+  /** When Locks is closed; a hold has its own. */
+  close = (): void => this.end(new Closed('Locks is closed'));
 
   /** The caller gives up, for a reason. */
   end(reason: unknown): void {
@@ -222,7 +226,6 @@ export class Ask {
     const answer = await this.sent(words, longest);
     this.#address = answer.address;
     this.#isGranted = Number(answer.reply) > 0;
-    this.#isQueued ||= Array.isArray(answer.reply);
     if (answer.refusal) throw answer.refusal;
     return answer;
   }
@@ -240,13 +243,14 @@ export class Ask {
 
   /** Until it is time to ask again. */
   async #wait(retryAfter: number): Promise<void> {
+    const isFirst = !this.#isQueued;
+    this.#isQueued = true;
     this.#mustHaveTime();
-    if (!this.#hasWaited) callHook(this.options.hooks, 'onWait', { name: this.name, owner: this.ear.owner });
-    this.#hasWaited = true;
+    if (isFirst) callHook(this.options.hooks, 'onWait', { name: this.name, owner: this.ear.owner });
     // A random time more, so that the waiters of one lock do not all ask at once.
     const most = retryAfter + Math.random() * Math.min(retryAfter / 10, MOST_JITTER);
     // It asks again after it has begun to listen, so that no wake-up is missed; and a connection that is dead is found.
-    if (this.ear.isHeard && (await this.#pause(most))) return;
+    if (this.ear.isHeard && (await this.#pause(most)) && this.ear.isHeard) return;
     await within(this.#left, this.ear.listen(this.sender.servers), () => {});
   }
 

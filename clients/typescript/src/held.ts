@@ -22,14 +22,12 @@ export class Hold {
   end = 0;
   #due = 0;
   #timer: NodeJS.Timeout | undefined;
-  /** Its release, once that has begun. */
-  releasing: Promise<void> | undefined;
   /** Whether there is nobody left who could release it. */
   isAbandoned = (): boolean => false;
 
-  constructor(readonly ask: Ask, { token, sent }: Grant, private readonly holds: Set<Hold>) {
+  constructor(readonly ask: Ask, { token, sent }: Grant) {
     this.token = token;
-    holds.add(this);
+    ask.close = () => this.lose('closed');
     ask.line?.once('closed', () => this.lose('connection'));
     this.#set(ask.options.lease, sent);
     this.#tell('onAcquired', { waited: this.#acquired - ask.started });
@@ -136,7 +134,6 @@ export class Hold {
     const { ears, ear, line } = this.ask;
     this.state = state;
     clearTimeout(this.#timer);
-    this.holds.delete(this);
     ear.released = this.token;
     ears.give(this.ask, isClean);
     line?.close();
@@ -188,7 +185,7 @@ export class Held implements AsyncDisposable {
     if (state === 'released' || (state === 'held' && --hold.count > 0)) return;
     hold.state = 'released';
     if (state === 'lost') throw this.lost.reason;
-    await (hold.releasing = hold.release());
+    await (hold.ask.call = hold.release());
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -40,8 +40,6 @@ export class Locks implements AsyncDisposable {
   readonly #sender: Sender;
   readonly #ears = new Ears();
   readonly #entered = new AsyncLocalStorage<ReadonlyMap<string, Held>>();
-  readonly #holds = new Set<Hold>();
-  readonly #asking = new Map<Ask, Promise<unknown>>();
   #isClosed = false;
 
   constructor(client: Client, options: LocksOptions = {}) {
@@ -98,13 +96,10 @@ export class Locks implements AsyncDisposable {
     // One signal may end many waits: without this, Node takes that for a leak.
     if (signal) setMaxListeners(0, signal);
     signal?.addEventListener('abort', cancel);
-    const asking = ask.acquire();
-    this.#asking.set(ask, asking);
     try {
-      return new Held(new Hold(ask, await asking, this.#holds));
+      return new Held(new Hold(ask, await (ask.call = ask.acquire())));
     } finally {
       signal?.removeEventListener('abort', cancel);
-      this.#asking.delete(ask);
     }
   }
 
@@ -125,9 +120,9 @@ export class Locks implements AsyncDisposable {
   /** Ends all waits (Closed) and closes the package's connections; locks that are held are lost. The client stays open. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const hold of this.#holds) hold.lose('closed'); // But what is released already.
-    for (const ask of this.#asking.keys()) ask.end(new Closed('Locks is closed'));
-    await Promise.allSettled([...this.#asking.values(), ...[...this.#holds].map(({ releasing }) => releasing)]);
+    const asks = [...this.#ears.asks];
+    for (const ask of asks) ask.close();
+    await Promise.allSettled(asks.map(({ call }) => call));
     this.#sender.servers.close();
   }
 

@@ -18,7 +18,6 @@ const LEARN = 1000; // ms, at most
 export class Sender {
   /** Whether the server has the module, by its first answer. */
   isNative: boolean | undefined;
-  #hasWarned = false;
 
   constructor(readonly servers: Servers, private readonly module: 'auto' | 'required') {}
 
@@ -75,22 +74,20 @@ export class Sender {
     }
     try {
       const result = await send(words);
-      this.isNative = true;
+      this.isNative ??= true;
       return result;
     } catch (error) {
       if (!(error instanceof Failure && (error.isUnknown || error.isDenied))) throw error;
       const needing = neededBy(words.slice(3));
       if (needing && error.isUnknown) throw error.noModule(`${needing} needs the fairlock module, which the server does not have`);
       if (!script || this.module === 'required') throw error;
+      if (this.isNative !== false) this.#warn(error);
       this.isNative = false;
-      this.#warn(error);
       return this.#worded(words, send);
     }
   }
 
   #warn({ address, isDenied }: Failure): void {
-    if (this.#hasWarned) return;
-    this.#hasWarned = true;
     const [why, cure] = isDenied
       ? ['the user may not run the commands of the fairlock module', 'Allow them']
       : ['the server does not have the fairlock module', 'Load it'];
