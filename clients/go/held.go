@@ -23,7 +23,7 @@ type Held struct {
 	unanswered atomic.Int32 // renewals, which may still set their lease
 
 	mutex      sync.Mutex // guards what follows
-	loss       *Error
+	loss       error
 	isReleased bool
 	holds      int
 	lease      time.Duration
@@ -86,9 +86,6 @@ func (h *Held) Lease() time.Duration {
 func (h *Held) Lost() error {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	if h.loss == nil {
-		return nil
-	}
 	return h.loss
 }
 

@@ -27,18 +27,17 @@ var errClosed = failed(ErrClosed, nil, "Locks is closed")
 
 // Locks takes fair locks. Make one for the process; it can be used by many goroutines.
 type Locks struct {
-	options options
-	wrong   error                // what New could not return
-	client  *redis.Client        // nil for a cluster
-	cluster *redis.ClusterClient // or nil
-	ctx     context.Context      // done when it is closed
-	cancel  context.CancelFunc
-	calls   sync.WaitGroup // that are under way
-	mode    atomic.Int32
+	options  options
+	wrong    error                // what New could not return
+	client   *redis.Client        // nil for a cluster
+	cluster  *redis.ClusterClient // or nil
+	ctx      context.Context      // done when it is closed
+	cancel   context.CancelFunc
+	calls    sync.WaitGroup // that are under way
+	mode     atomic.Int32
+	replicas sync.Map // of asked, by address
 
 	mutex     sync.Mutex        // guards what follows
-	replicas  map[string]int    // that must confirm by default, by address
-	master    string            // that Sentinels named when it was asked for them
 	idle      map[string][]*ear // by name of the lock
 	given     map[*ear]bool     // of callers that stay, whose owner was given: whether one that left may be known to the server
 	listeners map[*redis.Client]*listener
@@ -48,7 +47,7 @@ type Locks struct {
 // sent before the first acquisition, which also returns the error if the client is of another type, or an option here is
 // out of range.
 func New(client redis.UniversalClient, given ...Option) *Locks {
-	l := &Locks{options: defaults(), replicas: map[string]int{}, idle: map[string][]*ear{}, given: map[*ear]bool{}, listeners: map[*redis.Client]*listener{}}
+	l := &Locks{options: defaults(), idle: map[string][]*ear{}, given: map[*ear]bool{}, listeners: map[*redis.Client]*listener{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.client, _ = client.(*redis.Client)
 	l.cluster, _ = client.(*redis.ClusterClient)

@@ -158,16 +158,19 @@ func exchange(ctx context.Context, node *redis.Client, o *options, within time.D
 	}
 }
 
+// asked is what came of asking a server for its replicas.
+type asked struct {
+	wanted int    // that must confirm by default
+	master string // that Sentinels named then
+}
+
 // wanted is how many replicas must confirm. Each server is asked once whether it has any.
 func (l *Locks) wanted(ctx context.Context, node *redis.Client, o *options) (int, error) {
 	if o.minReplicas != nil {
 		return *o.minReplicas, nil
 	}
-	l.mutex.Lock()
-	wanted, isKnown := l.replicas[node.Options().Addr]
-	l.mutex.Unlock()
-	if isKnown {
-		return wanted, nil
+	if known, isKnown := l.replicas.Load(node.Options().Addr); isKnown {
+		return known.(asked).wanted, nil
 	}
 	var role *redis.Cmd
 	exchange(ctx, node, o, 0, func(pipe redis.Pipeliner) { role = pipe.Do(ctx, "ROLE") })
@@ -175,33 +178,26 @@ func (l *Locks) wanted(ctx context.Context, node *redis.Client, o *options) (int
 	if err != nil && !isUnknown(err) {
 		return 0, err
 	}
+	var now asked
 	if len(said) == 3 {
 		if replicas, _ := said[2].([]any); len(replicas) > 0 {
-			wanted = 1
+			now = asked{1, named(ctx, node)}
 		}
 	}
 	// Behind Sentinels it may be another master each time: asked until one had a replica.
-	master := ""
-	if wanted > 0 {
-		master = named(ctx, node)
-	}
-	isKnown = master != "" || node.Options().Addr != "FailoverClient"
+	isKnown := now.master != "" || node.Options().Addr != "FailoverClient"
 	if isKnown && (err != nil || said[0] == "master") {
-		l.mutex.Lock()
-		defer l.mutex.Unlock()
-		l.replicas[node.Options().Addr], l.master = wanted, master
+		l.replicas.Store(node.Options().Addr, now)
 	}
-	return wanted, nil
+	return now.wanted, nil
 }
 
 // forget how many replicas must confirm, which too few have, if Sentinels name another master since it was asked.
 func (l *Locks) forget(ctx context.Context, node *redis.Client) {
-	if master := named(ctx, node); master != "" {
-		l.mutex.Lock()
-		defer l.mutex.Unlock()
-		if master != l.master {
-			delete(l.replicas, node.Options().Addr)
-		}
+	known, _ := l.replicas.Load(node.Options().Addr)
+	before, _ := known.(asked)
+	if master := named(ctx, node); master != "" && master != before.master {
+		l.replicas.Delete(node.Options().Addr)
 	}
 }
 
