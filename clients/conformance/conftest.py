@@ -7,13 +7,13 @@ import re
 import subprocess
 
 import pytest
-from driving import CLIENTS, NOT_CANCELLED, Driver
+from driving import CLIENTS, NOT_CANCELLED, Driver, command_of
 from servers import Servers
 
 numbers = itertools.count()
 MODES = ("module", "scripts")
 drivers = {}  # the one of this process, by client: the next test has it, too
-cells = {}  # of the matrix: (row, client, mode) to outcomes
+cells = {}  # of the matrix: (row, client, mode) to its marks, each with a reason
 
 
 def pytest_addoption(parser):
@@ -26,6 +26,17 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "module: the server has to have the module, or the row is about its absence")
 
 
+    for language in {CLIENTS[client][0] for client in clients_of(config)}:
+        command_of(language)  # Once, and not in each worker.
+
+
+def clients_of(config):
+    chosen = set(config.getoption("--clients").split())
+    if wrong := chosen - set(CLIENTS) - {language for language, *_ in CLIENTS.values()}:
+        raise pytest.UsageError(f"no such client: {', '.join(sorted(wrong))}; there are {', '.join(CLIENTS)}")
+    return [client for client, (language, *_) in CLIENTS.items() if {client, language} & chosen]
+
+
 def row_of(function):
     return re.match(r"test_r(\d\d[a-z]?)_", function)[1]
 
@@ -33,8 +44,7 @@ def row_of(function):
 def pytest_generate_tests(metafunc):
     if "client" in metafunc.fixturenames:
         is_module_only = any(metafunc.definition.iter_markers("module"))
-        chosen = metafunc.config.getoption("--clients").split()
-        clients = [client for client, (language, *_) in CLIENTS.items() if {client, language} & set(chosen)]
+        clients = clients_of(metafunc.config)
         modes = [mode for mode in metafunc.config.getoption("--mode").split() if mode == "module" or not is_module_only]
         # By its scope pytest runs all of a client one after another: it keeps its driver.
         metafunc.parametrize(("client", "mode"), [(client, mode) for client in clients for mode in modes], scope="session")
@@ -164,12 +174,12 @@ def pytest_runtest_logreport(report):
     cell = dict(report.user_properties).get("cell")
     if cell is None or (report.when != "call" and report.passed):
         return
-    outcome = report.outcome
-    if hasattr(report, "wasxfail") and report.skipped:
-        outcome = f"known: {report.wasxfail}"
+    mark, why = {"passed": "+", "failed": "F"}.get(report.outcome), None
+    if report.skipped and hasattr(report, "wasxfail"):
+        mark, why = "k", f"known: {report.wasxfail}"
     elif report.skipped:
-        outcome = str(report.longrepr[2]).removeprefix("Skipped: ")
-    cells.setdefault(tuple(cell), []).append(outcome)
+        mark, why = "-", str(report.longrepr[2]).removeprefix("Skipped: ")
+    cells.setdefault(tuple(cell), {})[mark] = why
 
 
 def pytest_terminal_summary(terminalreporter, config):
@@ -185,26 +195,15 @@ def matrix():
     clients = [client for client in CLIENTS if any(cell[1] == client for cell in cells)]
     width, notes, lines = max(map(len, clients)) + 2, {}, []
     lines.append("row  " + "".join(client.ljust(width) for client in clients) + "(with the module, by scripts)")
+    for (row, client, _), marks in cells.items():
+        for mark in marks.keys() & {"k", "-"}:
+            notes.setdefault((row, marks[mark]), set()).add(client)
     for row in sorted({row for row, _, _ in cells}):
         line = row.ljust(5)
         for client in clients:
-            marks = [mark(cells.get((row, client, mode)), notes, row, client) for mode in MODES]
-            line += " ".join(marks).ljust(width)
+            of_modes = [cells.get((row, client, mode), {}) for mode in MODES]
+            line += " ".join(next((mark for mark in "Fk+-" if mark in marks), " ") for marks in of_modes).ljust(width)
         lines.append(line.rstrip())
     lines += ["", "+ passed, F failed, k known to fail, - not applicable"]
     lines += [f"{row} {why}: {', '.join(sorted(clients))}" for (row, why), clients in sorted(notes.items())]
     return "\n".join(lines) + "\n"
-
-
-def mark(outcomes, notes, row, client):
-    if not outcomes:
-        return " "
-    if "failed" in outcomes:
-        return "F"
-    why = next((each for each in outcomes if each != "passed"), None)
-    if why is None:
-        return "+"
-    notes.setdefault((row, why), set()).add(client)
-    if why.startswith("known"):
-        return "k"
-    return "+" if "passed" in outcomes else "-"

@@ -8,12 +8,12 @@ import pathlib
 import queue
 import re
 import subprocess
-import sys
 import tempfile
 import threading
 
 from servers import LONGEST, spawn, until
 
+ROOT = pathlib.Path(__file__).parents[2]
 # By name: the language, whether calls are started in the order of the lines, and how many callers are many.
 CLIENTS = {
     "python-threads": ("python", False, 100),
@@ -104,12 +104,21 @@ class DriverFault(Exception):
     """The driver has died, hung, or printed what is no line of the protocol."""
 
 
+def command_of(language):
+    """Compiles the driver, unless the process that has started this one did."""
+    name = f"CONFORMANCE_DRIVER_{language}"
+    if name not in os.environ:
+        made = subprocess.run([ROOT / "scripts/clients" / language, "driver"], stdout=subprocess.PIPE, text=True, check=True)
+        os.environ[name] = made.stdout
+    return os.environ[name].splitlines()
+
+
 class Driver:
     def __init__(self, client, command=None):
         self.client = client
         self.language, self.is_ordered, self.many = CLIENTS[client]
-        command = command or pathlib.Path(os.environ["CONFORMANCE_TARGET"], f"{self.language}.command").read_text().splitlines()
         self.errors = tempfile.TemporaryFile()
+        command = command or command_of(self.language)
         self.process = spawn([*command, client], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
         self.writing, self.fault, self.numbers, self.calls, self.events = threading.Lock(), None, itertools.count(1), {}, []
         self.locks = []
@@ -322,11 +331,3 @@ class Block(Held):
         self.driver.ask("end", of=self.id)
         self.call.made = lambda ok: None
         return self.call.result()
-
-
-if __name__ == "__main__":  # the languages of these clients, or of all
-    chosen = set(sys.argv[1:]) or set(CLIENTS)
-    wrong = chosen - set(CLIENTS) - {language for language, *_ in CLIENTS.values()}
-    if wrong:
-        sys.exit(f"no such client: {', '.join(sorted(wrong))}; there are {', '.join(CLIENTS)}")
-    print(*dict.fromkeys(language for client, (language, *_) in CLIENTS.items() if {client, language} & chosen))

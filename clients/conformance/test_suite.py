@@ -33,10 +33,8 @@ def test_the_packages_own_tests_and_the_lab_start_without_any_package(program, s
     ],
     ids=["dies", "hangs", "talks", "does not know"],
 )
-def test_a_broken_driver_is_told_with_its_standard_error(monkeypatch, tmp_path, program, said):
-    (tmp_path / "go.command").write_text(f"{sys.executable}\n-c\n{program}")
-    monkeypatch.setenv("CONFORMANCE_TARGET", str(tmp_path))
-    driver = driving.Driver("go")
+def test_a_broken_driver_is_told_with_its_standard_error(program, said):
+    driver = driving.Driver("go", [sys.executable, "-c", program])
     with pytest.raises(driving.DriverFault) as raised:
         driver.begin("new", client={}, options={}).result(2 if said == "does not answer in time" else driving.LONGEST)
     assert said in str(raised.value) and ("Hello" in str(raised.value) or "out of order" in str(raised.value) or "know" in said)

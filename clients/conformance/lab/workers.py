@@ -1,17 +1,12 @@
 """Callers that take locks by the drivers of the packages (clients/conformance), and say when they hold which."""
 
-import functools
 import json
 import random
-import subprocess
 import threading
 import time
-from pathlib import Path
 
-from driving import CLIENTS, Driver, DriverFault, Failed
+from driving import CLIENTS, Driver, DriverFault, Failed, command_of
 from servers import until
-
-ROOT = Path(__file__).resolve().parents[3]
 
 # A client of each language.
 WORKERS = {language: client for client, (language, *_) in reversed(CLIENTS.items())}
@@ -28,14 +23,6 @@ _, source, *sys.argv = sys.argv
 socket.socket = Bound
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-
-
-@functools.cache
-def command_of(language, source):
-    """Compiles the driver."""
-    made = subprocess.run([ROOT / "scripts/clients" / language, "driver"], stdout=subprocess.PIPE, text=True, check=True)
-    *program, driver = made.stdout.splitlines()
-    return [*program, "-c", BOUND, source, driver] if source else [*program, driver]
 
 
 class Record:
@@ -63,7 +50,8 @@ class Worker:
     def __init__(self, language, number, locks, client, options, record, folder, hold, idle, source=None):
         self.name, self.language, self.record = f"{language}-{number}", language, record
         self.holding, self.idle, self.log, self.is_over = hold, idle, folder / f"{self.name}.log", threading.Event()
-        self.driver = Driver(WORKERS[language], command_of(language, source))
+        *program, driver = command_of(language)
+        self.driver = Driver(WORKERS[language], [*program, "-c", BOUND, source, driver] if source else None)
         self.locks = self.driver.new(client, wait=WAIT, **options)
         self.callers = [threading.Thread(target=self.call, args=lock.split(":"), daemon=True) for lock in locks]
         for caller in self.callers:
