@@ -22,7 +22,11 @@ class View:
             if "unknown command" not in str(error):
                 raise
         command, name, *rest = words
-        return getattr(self, "_" + command.removeprefix("FAIRLOCK.").lower())(name, *rest)
+        command = command.removeprefix("FAIRLOCK.").lower()
+        script = LUA / f"{command}.lua"
+        if script.exists():
+            return self.client.eval(script.read_text(), 4, name, *keys_of(name), *rest)
+        return getattr(self, f"_{command}")(name)
 
     def acquire(self, name, owner="another", lease=60):
         """Takes the lock for somebody else; the token."""
@@ -35,15 +39,6 @@ class View:
 
     def breaks(self, name):
         return self.run("FAIRLOCK.BREAK", name)
-
-    def _acquire(self, name, *rest):
-        return self._script("acquire", name, rest)
-
-    def _release(self, name, *rest):
-        return self._script("release", name, rest)
-
-    def _script(self, script, name, rest):
-        return self.client.eval((LUA / f"{script}.lua").read_text(), 4, name, *keys_of(name), *rest)
 
     def _break(self, name):
         return self.client.delete(name)
