@@ -16,7 +16,6 @@ import { FIRST_PAUSE, Tries, insisting, seconds } from './tries.js';
 const HOST = hostname().replace(/[^A-Za-z0-9._-]/g, '-').slice(0, 200);
 const IDLE = 60_000; // that a name is kept for the next wait
 const LEAVE = 1000; // that leaving the queue is waited for
-const MOST_JITTER = 1000;
 export const SHORTEST = 100; // that an answer is waited for, however little time is left
 
 /** An owner's name, and its subscription, which wakes its caller. */
@@ -248,7 +247,7 @@ export class Ask {
     this.#mustHaveTime();
     if (isFirst) callHook(this.options.hooks, 'onWait', { name: this.name, owner: this.ear.owner });
     // A random time more, so that the waiters of one lock do not all ask at once.
-    const most = retryAfter + Math.random() * Math.min(retryAfter / 10, MOST_JITTER);
+    const most = retryAfter * (1 + Math.random() / 10);
     // It asks again after it has begun to listen, so that no wake-up is missed; and a connection that is dead is found.
     if (this.ear.isHeard && (await this.#pause(most)) && this.ear.isHeard) return;
     await within(this.#left, this.ear.listen(this.sender.servers), () => {});
