@@ -169,11 +169,11 @@ class Asks(Calls):
     async def _try(self, ask: Ask) -> Hold | None:
         """Asks once; None: again."""
         try:
-            if ask.stop is not None:
-                raise ask.stop
             retry_after, ask.retry_after = ask.retry_after, None
-            if retry_after is not None:
+            if retry_after is not None and ask.stop is None:
                 await self._wait(ask, retry_after)
+            if ask.stop is not None:  # Also where that has ended the wait.
+                raise ask.stop
             return await self._ask(ask)
         except Failure as error:
             if ask.line is not None:  # In a cluster another node may be the right one.
