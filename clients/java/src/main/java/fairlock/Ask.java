@@ -19,8 +19,12 @@ final class Ask {
     /** False: an ask adds a hold to one of Redisson's. */
     final boolean isOnce;
     final long lease;
-    /** When it is over: held, or nothing is left to give back. */
+    /** When nothing is left to give back: it is released, lost or has left. */
     final CompletableFuture<Void> over = new CompletableFuture<>();
+    /** What it has become; null: it is not held yet. */
+    volatile Held held;
+    /** Why it ends: Locks was closed. */
+    volatile FairlockException closed;
     /** A session's own connection. */
     Servers.Line own;
     /** The fencing token; 0: it is not granted. */
@@ -42,7 +46,6 @@ final class Ask {
     boolean isLeaving;
     private volatile boolean isWoken;
     private boolean isTold, isUnconfirmed, wasInterrupted;
-    private FairlockException closed;
 
     /** {@code isDeaf}: an interrupt waits until it is over. */
     Ask(Locks locks, String name, LockOptions options, boolean isOnce, boolean isDeaf) {
@@ -77,7 +80,6 @@ final class Ask {
             while (!isHeld) {
                 isHeld = isGranted();
             }
-            over();
         } catch (Throwable error) {
             leave();
             throw error;
@@ -209,9 +211,12 @@ final class Ask {
         notifyAll();
     }
 
-    synchronized void close(FairlockException why) {
+    void close(FairlockException why) {
         closed = why;
-        notifyAll();
+        wake(false);
+        if (held != null) {
+            held.lose(FairlockException.LockLost.Cause.CLOSED);
+        }
     }
 
     private FairlockException late() {
@@ -224,10 +229,7 @@ final class Ask {
     private void leave() {
         pending.handle((reply, error) -> (token > 0 || isQueued || unanswered.get() > 0) && !locks.ears.leaveToOthers(ear, this))
                 .thenCompose(isToSay -> isToSay ? Time.again(this::left, lease) : CompletableFuture.completedFuture(true))
-                .whenComplete((isClean, error) -> {
-                    end(error == null && isClean);
-                    over();
-                });
+                .whenComplete((isClean, error) -> end(error == null && isClean));
         over.copy().completeOnTimeout(null, 1, TimeUnit.SECONDS).join();
     }
 
@@ -244,18 +246,17 @@ final class Ask {
         });
     }
 
-    private void over() {
-        locks.asks.remove(this);
-        asked.complete(null);
-        over.complete(null);
-    }
-
     /** Its owner's name can be used again if that ended well. A session's connection is closed. */
     void end(boolean isWell) {
+        if (!locks.asks.remove(this)) {
+            return;
+        }
         ear.released = Math.max(ear.released, token);
         locks.ears.give(ear, this, isWell && unanswered.get() == 0 && options.get("owner", null) == null);
         if (own != null) {
             own.end();
         }
+        asked.complete(null);
+        over.complete(null);
     }
 }

@@ -19,8 +19,6 @@ public final class Held implements AutoCloseable {
     private final Map<String, Held> mine;
     private final long since = now();
     private final CompletableFuture<LockLost> lost = new CompletableFuture<>();
-    /** When it is lost, or its release has ended. */
-    final CompletableFuture<Void> over = new CompletableFuture<>();
     private final boolean isRenewed;
     private Thread holder = Thread.currentThread();
     /** 0: its release has begun. */
@@ -39,12 +37,15 @@ public final class Held implements AutoCloseable {
         locks = ask.locks;
         isRenewed = ask.options.get("renew", true) || ask.own != null;
         mine.put(name(), this);
-        locks.holds.add(this);
         if (ask.own != null) {
             ask.own.isKept = true;
             ask.own.ended.thenRun(() -> lose(Cause.CONNECTION));
         }
         isSet(ask.lease, ask.sentAt);
+        ask.held = this;
+        if (ask.closed != null) {
+            lose(Cause.CLOSED);
+        }
     }
 
     /** The name of the lock. */
@@ -175,7 +176,7 @@ public final class Held implements AutoCloseable {
                 throw lostBy(Cause.NOTHELD);
             }
         } finally {
-            end(isReleased);
+            ask.end(isReleased);
         }
         locks.tell(hooks -> hooks.onReleased(new LockEvent(name(), owner(), token(), null, held(), null)));
     }
@@ -198,7 +199,7 @@ public final class Held implements AutoCloseable {
         if (!isOver()) {
             loss = lostBy(cause);
             Time.cancel(alarm);
-            end(false);
+            ask.end(false);
             Locks.background(() -> lost.complete(loss));
             if (cause == Cause.LEASE) {
                 released(); // If the server can be reached now, the next one need not wait.
@@ -209,12 +210,5 @@ public final class Held implements AutoCloseable {
     private LockLost lostBy(Cause cause) {
         Locks.background(() -> locks.tell(hooks -> hooks.onLost(new LockEvent(name(), owner(), token(), null, held(), cause))));
         return new LockLost(locks.servers.where(name()), cause);
-    }
-
-    private void end(boolean isWell) {
-        if (locks.holds.remove(this)) {
-            ask.end(isWell);
-        }
-        over.complete(null);
     }
 }

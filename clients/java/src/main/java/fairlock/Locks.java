@@ -1,6 +1,5 @@
 package fairlock;
 
-import fairlock.FairlockException.LockLost.Cause;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.cluster.RedisClusterClient;
@@ -9,7 +8,6 @@ import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.function.Consumer;
-import java.util.stream.Stream;
 
 /**
  * Takes fair locks at one server, at the master that Sentinels name, or at a cluster, by connections that a client of Lettuce makes. Make one for the
@@ -19,8 +17,8 @@ public final class Locks implements AutoCloseable {
     final Servers servers;
     final Wire wire;
     final Ears ears;
+    /** Until nothing is left to give back. */
     final Set<Ask> asks = ConcurrentHashMap.newKeySet();
-    final Set<Held> holds = ConcurrentHashMap.newKeySet();
     /** Of each name the newest acquisition whose first ask is not answered: the next one asks after it. */
     final Map<String, CompletableFuture<Void>> asking = new ConcurrentHashMap<>();
     private final LockOptions defaults;
@@ -136,12 +134,10 @@ public final class Locks implements AutoCloseable {
     @Override
     public void close() {
         isClosed = true;
-        List<Ask> leaving = List.copyOf(asks);
-        leaving.forEach(ask -> ask.close(closed(ask.ear.name)));
-        holds.forEach(held -> held.lose(Cause.CLOSED));
-        // Those that are held still are being released.
-        var over = Stream.concat(leaving.stream().map(ask -> ask.over), holds.stream().map(held -> held.over));
-        CompletableFuture.allOf(over.toArray(CompletableFuture<?>[]::new))
+        List<Ask> all = List.copyOf(asks);
+        all.forEach(ask -> ask.close(closed(ask.ear.name)));
+        // Some leave still, or are being released.
+        CompletableFuture.allOf(all.stream().map(ask -> ask.over).toArray(CompletableFuture<?>[]::new))
                 .completeOnTimeout(null, defaults.nanos("commandTimeout", 5), TimeUnit.NANOSECONDS).join();
         // A client that is shut down at once would find them half closed, and say so in the log.
         servers.close().exceptionally(error -> null).completeOnTimeout(null, 1, TimeUnit.SECONDS).join();

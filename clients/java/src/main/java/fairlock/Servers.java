@@ -102,10 +102,9 @@ final class Servers {
             CompletableFuture<Void> closed = ended.thenCompose(over -> opening).thenCompose(StatefulConnection::closeAsync);
             open.add(closed);
             closed.whenComplete((over, error) -> open.remove(closed));
-            opened.whenComplete((made, error) -> {
-                if (error != null) {
-                    end();
-                }
+            opened.exceptionally(error -> {
+                end();
+                return null;
             });
             if (ears != null) {
                 ended.thenRun(ears::ended);
@@ -135,7 +134,7 @@ final class Servers {
 
         /** The library's name for the lock's server. */
         Object server(String name) {
-            return cluster == null ? address : node(name).getNodeId();
+            return cluster == null ? address : node(name).orElseThrow().getNodeId();
         }
 
         /** The connection to the lock's server, or to another node of the cluster. */
@@ -154,7 +153,8 @@ final class Servers {
 
         private CompletionStage<? extends StatefulRedisConnection<String, String>> nodeOf(
                 StatefulConnection<String, String> made, String name, String node) {
-            String id = cluster == null || node != null ? node : node(name).getNodeId();
+            String id = cluster == null || node != null ? node
+                    : node(name).orElseThrow(() -> new IllegalStateException("no node of the cluster has the slot")).getNodeId();
             return made instanceof StatefulRedisClusterPubSubConnection<String, String> ears ? ears.getConnectionAsync(id)
                     : made instanceof StatefulRedisClusterConnection<String, String> nodes ? nodes.getConnectionAsync(id)
                     : completedFuture((StatefulRedisConnection<String, String>) made);
@@ -215,21 +215,13 @@ final class Servers {
         }
     }
 
-    private RedisClusterNode node(String name) {
-        RedisClusterNode node = partitions.getMasterBySlot(SlotHash.getSlot(name.getBytes(StandardCharsets.UTF_8)));
-        if (node == null) {
-            throw new IllegalStateException("no node of the cluster has the slot");
-        }
-        return node;
+    private Optional<RedisClusterNode> node(String name) {
+        return Optional.ofNullable(partitions.getMasterBySlot(SlotHash.getSlot(name.getBytes(StandardCharsets.UTF_8))));
     }
 
     /** The lock and its server. */
     String where(String name) {
-        try {
-            return name + ": " + (cluster != null ? node(name).getUri() : uri);
-        } catch (IllegalStateException error) {
-            return name + ": the cluster";
-        }
+        return name + ": " + (cluster == null ? uri : node(name).<Object>map(RedisClusterNode::getUri).orElse("the cluster"));
     }
 
     /** After a failure a cluster is asked for its slots, not all the time: the client does so by itself only if its options say so. */

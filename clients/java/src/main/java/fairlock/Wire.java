@@ -18,10 +18,8 @@ import java.util.concurrent.atomic.AtomicReference;
 final class Wire {
     record Reply(Object value, boolean isConfirmed) {}
 
-    private record Script(String text, String digest) {}
-
     static final System.Logger LOG = System.getLogger("fairlock");
-    private static final Map<String, Script> SCRIPTS = new ConcurrentHashMap<>();
+    private static final Map<String, String> DIGESTS = new ConcurrentHashMap<>();
     private static final String NO_MODULE = "the server does not have the fairlock module";
 
     private final Servers servers;
@@ -115,18 +113,18 @@ final class Wire {
     /** The words of a script in place of a command. */
     private static List<String> scripted(String how, List<String> command) {
         String name = command.get(1);
-        Script script = SCRIPTS.computeIfAbsent(command.get(0), Wire::script);
-        List<String> words = new ArrayList<>(List.of(how, how.equals("EVAL") ? script.text : script.digest, "4", name, key("redisson_lock_queue", name),
-                key("redisson_lock_timeout", name), key("fairlock_token", name)));
+        String script = how.equals("EVAL") ? text(command.get(0))
+                : DIGESTS.computeIfAbsent(command.get(0), each -> Base16.digest(text(each).getBytes(StandardCharsets.UTF_8)));
+        List<String> words = new ArrayList<>(List.of(how, script, "4", name, key("redisson_lock_queue", name), key("redisson_lock_timeout", name),
+                key("fairlock_token", name)));
         words.addAll(command.subList(2, command.size()));
         return words;
     }
 
-    private static Script script(String command) {
+    private static String text(String command) {
         String word = command.substring("FAIRLOCK.".length()).toLowerCase(Locale.ROOT);
         try (InputStream source = Wire.class.getResourceAsStream(word + ".lua")) {
-            String text = new String(source.readAllBytes(), StandardCharsets.UTF_8);
-            return new Script(text, Base16.digest(text.getBytes(StandardCharsets.UTF_8)));
+            return new String(source.readAllBytes(), StandardCharsets.UTF_8);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
