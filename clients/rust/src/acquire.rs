@@ -1,10 +1,11 @@
-//! An acquisition: asks until the lock is granted, in a task of its own, which leaves the queue when its caller has gone.
+//! An acquisition: asks until the lock is granted. One whose caller has gone leaves the queue in a task.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use redis::{RedisResult, Value};
+use redis::{Cmd, RedisResult, Value};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -12,9 +13,9 @@ use crate::caller::{Caller, FIRST_PAUSE, Reply, Tries};
 use crate::core::Core;
 use crate::error::{UNCONFIRMED, is_not_held, text_of};
 use crate::hold::Hold;
-use crate::lines::locked;
-use crate::options::{call, jitter};
-use crate::{Error, Held, Kind, Options, Result};
+use crate::lines::{Ear, locked};
+use crate::options::{call, jitter, ms};
+use crate::{Call, Error, Held, Kind, Options, Result};
 
 /// The longest that a caller waits for its owner to leave the queue; it goes on in the background.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -42,12 +43,10 @@ impl Core {
             }
             entry = Some(key);
         }
-        let caller = Caller::new(self.clone(), name, options);
-        let turn = self.turn(&caller.name).lock_owned();
-        let turn = timeout(caller.at_most(Duration::MAX), turn).await.ok();
-        let (asker, result) = oneshot::channel();
-        tokio::spawn(caller.run(turn, asker));
-        let held = result.await.unwrap_or_else(|_| Err(Error::closed()))?;
+        let (_here, gone) = oneshot::channel();
+        let ask = Ask::new(self.clone(), name, options);
+        let asked = Call::new(&self, ask.run(gone));
+        let held = asked.ended_in(Handle::current()).await?;
         if let Some(entry) = entry {
             let entered = &mut locked(&self.state).entered;
             entered.retain(|_, hold| hold.strong_count() > 0);
@@ -57,35 +56,67 @@ impl Core {
     }
 }
 
-impl Caller {
-    async fn run(
-        mut self,
-        turn: Option<OwnedMutexGuard<()>>,
-        mut asker: oneshot::Sender<Result<Held>>,
-    ) {
-        let mut closing = self.core.closing.subscribe();
-        let granted = tokio::select! {
-            biased;
-            granted = Box::pin(self.granted(turn)) => granted,
-            _ = closing.wait_for(|is_so| *is_so) => Err(Error::closed()),
-            () = asker.closed() => Err(Error::closed()),
+/// One who asks for a lock.
+pub struct Ask {
+    pub caller: Caller,
+    pub ear: Ear,
+    pub start: Instant,
+    /// Of the wait.
+    end: Option<Instant>,
+    /// Of the last grant, which too few replicas may have confirmed, and when it was asked for.
+    pub token: i64,
+    pub sent: Instant,
+    is_unconfirmed: bool,
+    /// It had to wait.
+    is_told: bool,
+}
+
+impl Ask {
+    fn new(core: Arc<Core>, name: Vec<u8>, options: Options) -> Self {
+        let wait = match options.wait {
+            Some(Duration::ZERO) => Some(core.options.command_timeout),
+            wait => wait,
         };
-        match granted {
-            Ok(()) => self.hold(asker, closing).await,
-            Err(error) => {
-                let leaving = tokio::spawn(async move {
-                    self.leave().await;
-                    drop(closing);
-                });
-                drop(timeout(LEAVE, leaving).await);
-                drop(asker.send(Err(error)));
-            }
+        let start = Instant::now();
+        let ear = core.ear(&name, options.owner.clone());
+        Self {
+            caller: Caller::new(core, name, ear.owner.clone(), options),
+            ear,
+            start,
+            end: wait.map(|wait| start + wait),
+            token: 0,
+            sent: start,
+            is_unconfirmed: false,
+            is_told: false,
         }
     }
 
+    async fn run(mut self, mut gone: oneshot::Receiver<()>) -> Result<Held> {
+        let mut closing = self.caller.core.closing.subscribe();
+        let granted = tokio::select! {
+            biased;
+            granted = self.granted() => granted,
+            _ = closing.wait_for(|is_so| *is_so) => Err(Error::closed()),
+            _ = &mut gone => Err(Error::closed()),
+        };
+        if let Err(error) = granted {
+            let core = self.caller.core.clone();
+            let leaving = Call::new(&core, async move {
+                self.leave().await;
+                drop(closing);
+                Ok(())
+            });
+            drop(timeout(LEAVE, leaving.ended_in(Handle::current())).await);
+            return Err(error);
+        }
+        Ok(Held::new(Hold::new(self)))
+    }
+
     /// Until the lock is held.
-    async fn granted(&mut self, mut turn: Option<OwnedMutexGuard<()>>) -> Result<()> {
-        let longest = self.core.options.retry_timeout;
+    async fn granted(&mut self) -> Result<()> {
+        let turn = self.caller.core.turn(&self.caller.name).lock_owned();
+        let mut turn = timeout(self.at_most(Duration::MAX), turn).await.ok();
+        let longest = self.caller.core.options.retry_timeout;
         let mut tries = Tries::default();
         while !self.at_most(Duration::MAX).is_zero() {
             match self.asked(turn.take(), &mut tries).await {
@@ -93,7 +124,7 @@ impl Caller {
                 Ok(false) => {}
                 Err(failure) => match tries.failed(failure, longest) {
                     Ok(pause) => sleep(self.at_most(pause)).await,
-                    Err(failure) => return Err(self.refused(failure)),
+                    Err(failure) => return Err(self.caller.refused(failure)),
                 },
             }
         }
@@ -105,7 +136,7 @@ impl Caller {
         if let Some(first) = &first {
             text = format!("{text}: {}", text_of(first));
         }
-        Err(self.error(kind, text, first))
+        Err(self.caller.error(kind, text, first))
     }
 
     /// Asks. Whether the lock is held then; if not, it returns when it is time to ask again.
@@ -114,27 +145,24 @@ impl Caller {
         turn: Option<OwnedMutexGuard<()>>,
         tries: &mut Tries,
     ) -> RedisResult<bool> {
-        let longest = self.at_most(self.core.options.command_timeout);
-        let sent = Instant::now();
+        let caller = &self.caller;
+        let longest = self.at_most(caller.core.options.command_timeout);
+        self.sent = Instant::now();
         // To release. The nodes by which a cluster's client finds the others may be down later.
-        self.core.plain.link(longest).await?;
-        let reply = self.send(&self.line, &self.ask(), longest).await;
+        caller.core.plain.link(longest).await?;
+        let reply = caller.send(&caller.line, &self.ask(), longest).await;
         drop(turn);
         let Reply(value, is_confirmed) = reply?;
         *tries = Tries::default();
         match value {
             Value::Int(token) => {
-                let (late, lease) = (sent.elapsed(), self.options.lease);
+                let (late, lease) = (self.sent.elapsed(), self.caller.options.lease);
                 let is_new = token != std::mem::replace(&mut self.token, token);
                 if token <= self.ear.released || !is_confirmed {
                     return self.give_back().await.map(|()| false);
                 }
                 // Asking again (ONCE) renews it, or finds that it is lost. Once, since it may be as slow again.
-                let is_held = late < lease && (!is_new || late < lease / 3);
-                if is_held {
-                    self.granted_from(sent);
-                }
-                Ok(is_held)
+                Ok(late < lease && (!is_new || late < lease / 3))
             }
             Value::Array(place) => {
                 let retry_after = match place.get(1) {
@@ -147,7 +175,7 @@ impl Caller {
                     .map(|()| false)
             }
             _ => {
-                self.end = Some(sent);
+                self.end = Some(self.sent);
                 Ok(false)
             }
         }
@@ -155,8 +183,12 @@ impl Caller {
 
     /// Too few replicas have the grant, or a new master does not know that it was released.
     async fn give_back(&mut self) -> RedisResult<()> {
-        let longest = self.at_most(self.core.options.command_timeout);
-        match self.send(&self.core.plain, &self.release(), longest).await {
+        let (caller, plain) = (&self.caller, &self.caller.core.plain);
+        let longest = self.at_most(caller.core.options.command_timeout);
+        match caller
+            .send(plain, &caller.release(self.token), longest)
+            .await
+        {
             Err(failure) if !is_not_held(&failure) => return Err(failure),
             _ => {}
         }
@@ -175,7 +207,10 @@ impl Caller {
     async fn listen(&mut self, longest: Duration) -> RedisResult<()> {
         let longest = self.at_most(longest);
         if !std::mem::replace(&mut self.is_told, true) {
-            call(self.core.options.on_wait.as_ref(), &self.event);
+            call(
+                self.caller.core.options.on_wait.as_ref(),
+                &self.caller.event,
+            );
         }
         if !self.ear.hears(longest).await {
             // Silence may be that of a dead connection: then it does not confirm this either.
@@ -186,25 +221,48 @@ impl Caller {
         Ok(())
     }
 
+    /// This time, or what is left of the wait.
+    fn at_most(&self, longest: Duration) -> Duration {
+        let left = self
+            .end
+            .map(|end| end.saturating_duration_since(Instant::now()));
+        longest.min(left.unwrap_or(Duration::MAX))
+    }
+
+    fn ask(&self) -> Cmd {
+        let options = &self.caller.options;
+        let is_shared = options.shared || options.limit.is_some();
+        let mut ask = self.caller.command("FAIRLOCK.ACQUIRE");
+        ask.arg(is_shared.then_some("SHARED")).arg(options.limit);
+        ask.arg("LEASE").arg(ms(options.lease)).arg("ONCE");
+        ask.arg(options.session.then_some("SESSION"));
+        match options.wait {
+            Some(Duration::ZERO) => ask.arg("NOWAIT"),
+            _ => ask.arg("ENQUEUE").arg("PATIENCE").arg(ms(options.patience)),
+        };
+        ask
+    }
+
     /// Leaves the queue, or gives up what was granted meanwhile, if the owner may be there. Behind its last ask, on the same
     /// connection.
     async fn leave(mut self) {
-        let mut is_clean = self.unanswered() == 0;
+        let caller = &self.caller;
+        let mut is_clean = caller.unanswered.load(Ordering::Relaxed) == 0;
         let is_known = self.is_told || self.token != 0 || !is_clean;
         {
             // While others with its owner stay, the place, or the lock, is theirs, too, and the last one gives it up.
-            let _one_at_a_time = locked(&self.core.state);
-            let common = std::mem::take(&mut self.common);
+            let _one_at_a_time = locked(&caller.core.state);
+            let common = std::mem::take(&mut self.ear.common);
             is_clean &= !common.fetch_or(is_known, Ordering::Relaxed);
             if Arc::strong_count(&common) > 1 {
                 return;
             }
         }
-        let options = &self.options;
+        let options = &caller.options;
         let send = async |command| {
             let longest = options.lease.max(options.patience);
-            let command = self.command(command);
-            self.persist(&self.line, &command, longest).await
+            let command = caller.command(command);
+            caller.persist(&caller.line, &command, longest).await
         };
         let mut is_left = true;
         if is_known || !is_clean {
@@ -216,6 +274,6 @@ impl Caller {
                 drop(send("FAIRLOCK.RELEASE").await);
             }
         }
-        self.keep_ear(is_left);
+        caller.keep_ear(self.ear, is_left);
     }
 }

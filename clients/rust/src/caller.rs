@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisError, RedisResult, Value};
@@ -48,30 +48,18 @@ pub struct Reply(pub Value, pub bool);
 pub struct Caller {
     pub core: Arc<Core>,
     pub name: Vec<u8>,
+    pub owner: Vec<u8>,
     pub options: Options,
-    pub ear: Ear,
-    /// With others of its owner, until it leaves.
-    pub common: Arc<AtomicBool>,
     /// For hooks and people.
     pub event: Event,
     /// For asks and renewals: of all, or of this session.
     pub line: Arc<Line>,
     /// How many commands were not answered: they may still reach the server.
-    unanswered: AtomicUsize,
-    pub start: Instant,
-    /// Of the wait; of a lock that is held: of its lease, by this process's clock, counted from before the ask or the renewal.
-    pub end: Option<Instant>,
-    /// When to renew next; `None`: never.
-    pub due: Option<Instant>,
-    /// Of the last grant, which too few replicas may have confirmed.
-    pub token: i64,
-    pub is_unconfirmed: bool,
-    /// It had to wait.
-    pub is_told: bool,
+    pub unanswered: AtomicUsize,
 }
 
 impl Caller {
-    pub fn new(core: Arc<Core>, name: Vec<u8>, options: Options) -> Self {
+    pub fn new(core: Arc<Core>, name: Vec<u8>, owner: Vec<u8>, options: Options) -> Self {
         let line = if options.session {
             // Its connection is not given up as long as the lease goes on.
             let longest = core.options.command_timeout.max(options.lease);
@@ -79,31 +67,18 @@ impl Caller {
         } else {
             core.asks.clone()
         };
-        let wait = match options.wait {
-            Some(Duration::ZERO) => Some(core.options.command_timeout),
-            wait => wait,
-        };
-        let start = Instant::now();
-        let ear = core.ear(&name, options.owner.clone());
         Self {
             event: Event {
                 name: String::from_utf8_lossy(&name).into_owned(),
-                owner: String::from_utf8_lossy(&ear.owner).into_owned(),
+                owner: String::from_utf8_lossy(&owner).into_owned(),
                 ..Event::default()
             },
-            ear,
-            common: core.common(&name, options.owner.clone()),
-            line,
             core,
             name,
+            owner,
             options,
+            line,
             unanswered: 0.into(),
-            start,
-            end: wait.map(|wait| start + wait),
-            due: None,
-            token: 0,
-            is_unconfirmed: false,
-            is_told: false,
         }
     }
 
@@ -111,28 +86,14 @@ impl Caller {
 
     pub fn command(&self, native: &str) -> Cmd {
         let mut command = redis::cmd(native);
-        command.arg(&self.name).arg(&self.ear.owner);
+        command.arg(&self.name).arg(&self.owner);
         command
     }
 
-    pub fn ask(&self) -> Cmd {
-        let options = &self.options;
-        let is_shared = options.shared || options.limit.is_some();
-        let mut ask = self.command("FAIRLOCK.ACQUIRE");
-        ask.arg(is_shared.then_some("SHARED")).arg(options.limit);
-        ask.arg("LEASE").arg(ms(options.lease)).arg("ONCE");
-        ask.arg(options.session.then_some("SESSION"));
-        match options.wait {
-            Some(Duration::ZERO) => ask.arg("NOWAIT"),
-            _ => ask.arg("ENQUEUE").arg("PATIENCE").arg(ms(options.patience)),
-        };
-        ask
-    }
-
     /// Of a grant that was answered: it need not follow anything, and goes by the plain line.
-    pub fn release(&self) -> Cmd {
+    pub fn release(&self, token: i64) -> Cmd {
         let mut release = self.command("FAIRLOCK.RELEASE");
-        release.arg("TOKEN").arg(self.token);
+        release.arg("TOKEN").arg(token);
         release
     }
 
@@ -221,24 +182,13 @@ impl Caller {
         }
     }
 
-    pub fn unanswered(&self) -> usize {
-        self.unanswered.load(Ordering::Relaxed)
-    }
-
     /// It is over. If that was clean, the next wait may use the owner's name and channel.
-    pub fn keep_ear(self, is_clean: bool) {
+    pub fn keep_ear(&self, ear: Ear, is_clean: bool) {
         let is_own = self.options.owner.is_none();
-        if is_own && is_clean && self.unanswered() == 0 && self.ear.listens() {
-            self.core.keep(self.name, self.ear);
+        let is_answered = self.unanswered.load(Ordering::Relaxed) == 0;
+        if is_own && is_clean && is_answered && ear.listens() {
+            self.core.keep_idle(self.name.clone(), ear);
         }
-    }
-
-    /// This time, or what is left of the wait, or of the lease.
-    pub fn at_most(&self, longest: Duration) -> Duration {
-        let left = self
-            .end
-            .map(|end| end.saturating_duration_since(Instant::now()));
-        longest.min(left.unwrap_or(Duration::MAX))
     }
 
     // ------------------------------------------------------------------ for people

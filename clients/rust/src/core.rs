@@ -1,18 +1,18 @@
 //! The locks at one server, or at those of one cluster: what all callers share.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::Duration;
 
 use redis::{RedisResult, Value};
-use tokio::sync::{oneshot, watch};
+use tokio::runtime::Id;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::caller::Caller;
 use crate::error::is_unknown;
 use crate::hold::Hold;
+use crate::keeper::Kept;
 use crate::lines::{Ear, Line, locked};
 use crate::locks::Thread;
 use crate::options::new_owner;
@@ -21,8 +21,6 @@ use crate::{Error, Info, Options, Result};
 
 /// So many names are remembered.
 const MAX_NAMES: usize = 10_000;
-/// How long an owner's name and channel are kept for the next wait.
-const IDLE: Duration = Duration::from_mins(1);
 
 pub struct Core {
     pub options: Options,
@@ -46,35 +44,12 @@ pub struct State {
     pub entered: HashMap<(String, Vec<u8>), Weak<Hold>>,
     /// For each lock, the first asks are sent one after the other.
     turns: HashMap<Vec<u8>, Arc<tokio::sync::Mutex<()>>>,
-    /// For each lock, owners that have ended cleanly and are listened for, until a task closes the channel.
-    idle: HashMap<Vec<u8>, Vec<(oneshot::Sender<()>, Ear)>>,
+    pub kept: HashMap<Id, Kept>,
     /// By lock and owner, what callers whose owner was given have in common.
     given: HashMap<(Vec<u8>, Vec<u8>), Weak<AtomicBool>>,
     /// How many replicas a server had when it was first asked; in a cluster also each lock's server.
     replicas: HashMap<String, usize>,
     nodes: HashMap<Vec<u8>, String>,
-}
-
-/// What keeps an ear in a task, and ends it with that.
-struct Keeper {
-    core: Weak<Core>,
-    name: Vec<u8>,
-    used: oneshot::Receiver<()>,
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.used.close();
-        let name = std::mem::take(&mut self.name);
-        if let Some(core) = self.core.upgrade()
-            && let Entry::Occupied(mut its) = locked(&core.state).idle.entry(name)
-        {
-            its.get_mut().retain(|(kept, _)| !kept.is_closed());
-            if its.get().is_empty() {
-                its.remove();
-            }
-        }
-    }
 }
 
 impl Core {
@@ -94,52 +69,33 @@ impl Core {
     }
 
     /// Of the owner that is given, or else of one that has ended cleanly, and is listened for, if there is one.
-    pub fn ear(&self, name: &[u8], owner: Option<Vec<u8>>) -> Ear {
-        if owner.is_none() {
-            let idle = &mut locked(&self.state).idle;
-            if let Some((_, ear)) = idle.get_mut(name).and_then(Vec::pop) {
-                return ear;
-            }
+    pub fn ear(self: &Arc<Self>, name: &[u8], owner: Option<Vec<u8>>) -> Ear {
+        if owner.is_none()
+            && let Some(ear) = self.idle(name)
+        {
+            return ear;
         }
-        Ear::new(&self.ears, name, owner.unwrap_or_else(new_owner))
+        let common = self.common(name, owner.as_ref());
+        Ear::new(&self.ears, name, owner.unwrap_or_else(new_owner), common)
     }
 
     /// What callers have in common whose owner was given: whether one that has left may be known to the server.
-    pub fn common(&self, name: &[u8], owner: Option<Vec<u8>>) -> Arc<AtomicBool> {
+    fn common(&self, name: &[u8], owner: Option<&Vec<u8>>) -> Arc<AtomicBool> {
         let Some(owner) = owner else {
             return Arc::default();
         };
         let given = &mut locked(&self.state).given;
         given.retain(|_, its| its.strong_count() > 0);
-        let its = given.entry((name.to_vec(), owner)).or_default();
+        let its = given.entry((name.to_vec(), owner.clone())).or_default();
         let common = its.upgrade().unwrap_or_default();
         *its = Arc::downgrade(&common);
         common
     }
 
-    /// The next wait may use it, for a minute, and as long as this runtime goes on.
-    pub fn keep(self: &Arc<Self>, name: Vec<u8>, ear: Ear) {
-        let (kept, used) = oneshot::channel();
-        let mut keeper = Keeper {
-            core: Arc::downgrade(self),
-            name: name.clone(),
-            used,
-        };
-        let mut state = locked(&self.state);
-        state.idle.entry(name).or_default().push((kept, ear));
-        drop(state); // The task may end at once.
-        // When it is used, the other end is dropped.
-        tokio::spawn(async move { drop(timeout(IDLE, &mut keeper.used).await) });
-    }
-
     pub async fn info(self: Arc<Self>, name: Vec<u8>) -> Result<Info> {
         self.options.check(&name)?;
         self.check_open()?;
-        let options = Options {
-            owner: Some(Vec::new()),
-            ..Options::default()
-        };
-        let caller = Caller::new(self.clone(), name, options);
+        let caller = Caller::new(self.clone(), name, Vec::new(), Options::default());
         let mut command = redis::cmd("FAIRLOCK.INFO");
         command.arg(&caller.name);
         let longest = self.options.command_timeout;
@@ -210,7 +166,7 @@ impl Core {
 
     /// All who are at work end, and then the connections.
     pub async fn close(self: Arc<Self>) -> Result<()> {
-        self.closing.send_replace(true);
+        self.end();
         drop(timeout(self.options.command_timeout, self.closing.closed()).await);
         for line in [&self.asks, &self.plain, &self.ears] {
             line.close().await;
@@ -227,8 +183,8 @@ fn what_is_kept_ends_with_its_runtime() {
     let core = Core::new(client.into(), Options::default());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let name = b"orders".to_vec();
-    runtime.block_on(async { core.keep(name.clone(), core.ear(&name, None)) });
-    assert_eq!(locked(&core.state).idle.len(), 1);
+    runtime.block_on(async { core.keep_idle(name.clone(), core.ear(&name, None)) });
+    assert_eq!(locked(&core.state).kept.len(), 1);
     drop(runtime);
-    assert!(locked(&core.state).idle.is_empty());
+    assert!(locked(&core.state).kept.is_empty());
 }

@@ -1,62 +1,177 @@
-//! A lock that is held: the task that has acquired it renews it until it is lost, or told to release it.
+//! A lock that is held: it is renewed until it is released or lost.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redis::RedisResult;
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::sync::{oneshot, watch};
-use tokio::time::timeout_at;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 
+use crate::acquire::Ask;
 use crate::caller::{Caller, FIRST_PAUSE, Reply};
-use crate::core::Core;
 use crate::error::{UNCONFIRMED, is_not_held};
+use crate::lines::{Ear, locked};
 use crate::options::{Hook, call, ms, tell};
-use crate::{Cause, Error, Event, Held, Kind, Options, Result};
+use crate::{Call, Cause, Error, Held, Kind, Options, Result};
 
 pub struct Hold {
-    pub core: Arc<Core>,
-    /// What hooks and people are told: the lock, its owner, the token.
-    pub event: Event,
-    pub acquired: Instant,
-    pub lost: watch::Sender<Option<Error>>,
+    /// Its event tells hooks and people the lock, its owner, the token.
+    pub caller: Caller,
+    /// Until it is over.
+    ear: Mutex<Option<Ear>>,
+    token: i64,
+    acquired: Instant,
+    pub state: watch::Sender<State>,
     /// How many times it is held.
-    pub holds: AtomicUsize,
-    /// To have it released, or renewed with a lease, or its own; and where it is said what came of that.
-    pub release: UnboundedSender<oneshot::Sender<Result<()>>>,
-    renewal: UnboundedSender<Asked>,
-    /// Its task is the package's own thread's.
-    pub is_in_thread: bool,
+    holds: AtomicUsize,
+    /// Which keeps it.
+    pub runtime: Handle,
 }
 
-type Asked = (Option<Duration>, oneshot::Sender<Result<Duration>>);
+pub struct State {
+    lease: Duration,
+    /// Of the lease, by this process's clock, counted from before the ask or the renewal.
+    end: Instant,
+    /// When to renew next; `None`: never.
+    due: Option<Instant>,
+    is_released: bool,
+    pub lost: Option<Cause>,
+}
+
+impl State {
+    fn is_over(&self) -> bool {
+        self.is_released || self.lost.is_some()
+    }
+}
 
 impl Hold {
-    /// The error: it is known to be lost.
-    pub fn check(&self) -> Result<()> {
-        self.lost.borrow().clone().map_or(Ok(()), Err)
+    pub fn new(ask: Ask) -> Arc<Self> {
+        let mut caller = ask.caller;
+        caller.event.token = Some(ask.token);
+        let hold = Arc::new(Self {
+            ear: Mutex::new(Some(ask.ear)),
+            token: ask.token,
+            acquired: Instant::now(),
+            state: watch::Sender::new(State {
+                lease: caller.options.lease,
+                end: ask.sent,
+                due: None,
+                is_released: false,
+                lost: None,
+            }),
+            holds: 1.into(),
+            runtime: Handle::current(),
+            caller,
+        });
+        hold.granted(hold.caller.options.lease, ask.sent);
+        hold.caller.core.keep_hold(&hold);
+        if hold.caller.options.session {
+            let its = hold.clone();
+            tokio::spawn(async move {
+                its.caller.line.ended().await;
+                its.lose(Cause::Connection);
+            });
+        }
+        let mut event = hold.caller.event.clone();
+        event.waited = Some(hold.acquired - ask.start);
+        call(hold.caller.core.options.on_acquired.as_ref(), &event);
+        hold
     }
 
-    fn lost_by(&self, cause: Cause) -> Error {
-        let why = format!("{cause:?}").to_lowercase();
-        let text = format!("{} was lost ({why})", self.event.name);
-        Error::new(Kind::LockLost(cause), text)
+    /// The lease counts from then.
+    fn granted(&self, lease: Duration, sent: Instant) {
+        let options = &self.caller.options;
+        self.state.send_modify(|state| {
+            (state.lease, state.end) = (lease, sent + lease);
+            state.due = (options.renew || options.session).then(|| sent + lease / 3);
+        });
+        self.caller.core.look_at(self);
+    }
+
+    /// When there is something to do.
+    pub fn next(&self) -> Instant {
+        let state = self.state.borrow();
+        state.due.map_or(state.end, |due| due.min(state.end))
+    }
+
+    /// How much earlier it may be renewed, with others: of thousands only few are the task's next.
+    pub fn early(&self) -> Duration {
+        let state = self.state.borrow();
+        state.due.map_or(Duration::ZERO, |_| state.lease / 30)
+    }
+
+    /// It is time to renew it, once, or its lease is over.
+    pub fn attend(self: Arc<Self>) {
+        if Instant::now() >= self.state.borrow().end {
+            return self.lose(Cause::Lease);
+        }
+        self.state.send_modify(|state| state.due = None);
+        tokio::spawn(async move {
+            let Err(error) = self.renewed(None, Duration::ZERO).await else {
+                return;
+            };
+            let pause = (self.caller.options.lease / 10).max(FIRST_PAUSE);
+            self.state
+                .send_modify(|state| state.due = Some(Instant::now() + pause));
+            self.caller.core.look_at(&self);
+            let passes = [Kind::Unavailable, Kind::NotReplicated].contains(&error.kind);
+            if !passes && self.check().is_ok() {
+                tell(format_args!("cannot be renewed: {error}"));
+            }
+        });
+    }
+
+    /// The error: it is known to be lost.
+    pub fn check(&self) -> Result<()> {
+        let is_lost = self.state.borrow().lost.is_some();
+        if is_lost { Err(self.gone()) } else { Ok(()) }
     }
 
     /// Nothing keeps it any more.
-    pub fn gone(&self) -> Error {
-        let lost = self.check().err();
-        lost.unwrap_or_else(|| self.lost_by(Cause::NotHeld))
+    fn gone(&self) -> Error {
+        let cause = self.state.borrow().lost.unwrap_or(Cause::NotHeld);
+        let why = format!("{cause:?}").to_lowercase();
+        let text = format!("{} was lost ({why})", self.caller.event.name);
+        Error::new(Kind::LockLost(cause), text)
     }
 
+    /// Until it succeeds or fails, or the lock is lost.
     pub async fn renew(self: Arc<Self>, lease: Option<Duration>) -> Result<Duration> {
         let mut options = Options::default();
         options.lease = lease.unwrap_or(options.lease);
         options.check(b"any")?;
-        let (reply, renewed) = oneshot::channel();
-        drop(self.renewal.send((lease, reply)));
-        renewed.await.unwrap_or_else(|_| Err(self.gone()))
+        let longest = self.caller.core.options.retry_timeout;
+        let mut state = self.state.subscribe();
+        tokio::select! {
+            biased;
+            _ = state.wait_for(State::is_over) => Err(self.gone()),
+            renewed = self.renewed(lease, longest) => renewed,
+        }
+    }
+
+    /// Sends RENEW, for so long (zero: once).
+    async fn renewed(
+        self: &Arc<Self>,
+        lease: Option<Duration>,
+        longest: Duration,
+    ) -> Result<Duration> {
+        let (caller, sent) = (&self.caller, Instant::now());
+        let lease = lease.unwrap_or_else(|| self.state.borrow().lease);
+        let mut renew = caller.command("FAIRLOCK.RENEW");
+        renew.arg("LEASE").arg(ms(lease));
+        match caller.persist(&caller.line, &renew, longest).await {
+            Ok(Reply(_, true)) => {
+                // Of several tries it may be the first that has set the lease.
+                self.granted(lease, sent);
+                Ok(lease)
+            }
+            Ok(_) => Err(caller.error(Kind::NotReplicated, UNCONFIRMED, None)),
+            Err(failure) if is_not_held(&failure) => {
+                self.lose(Cause::NotHeld);
+                Err(self.gone())
+            }
+            Err(failure) => Err(caller.refused(failure)),
+        }
     }
 
     /// Once more, unless it was released. The error: it is known to be lost.
@@ -68,146 +183,91 @@ impl Hold {
         Ok(entered.is_ok().then(|| Held::new(self)))
     }
 
-    /// Calls a hook; how long it was held is told, and the cause.
-    fn tell(&self, hook: Option<&Hook>, cause: Option<Cause>) {
-        let mut event = self.event.clone();
-        (event.held, event.cause) = (Some(self.acquired.elapsed()), cause);
-        call(hook, &event);
-    }
-}
-
-impl Caller {
-    /// From the grant until it is released or lost.
-    pub async fn hold(
-        mut self,
-        asker: oneshot::Sender<Result<Held>>,
-        mut closing: watch::Receiver<bool>,
-    ) {
-        let (release, mut to_release) = mpsc::unbounded_channel();
-        let (renewal, mut to_renew) = mpsc::unbounded_channel();
-        self.event.token = Some(self.token);
-        let hold = Arc::new(Hold {
-            is_in_thread: matches!(self.core.thread.get(), Some(Ok(thread)) if thread.is_here()),
-            core: self.core.clone(),
-            event: self.event.clone(),
-            acquired: Instant::now(),
-            lost: watch::Sender::default(),
-            holds: 1.into(),
-            release,
-            renewal,
+    /// It is known to be lost, unless it is over already.
+    pub fn lose(self: &Arc<Self>, cause: Cause) {
+        let closing = self.caller.core.closing.subscribe();
+        let is_news = self.state.send_if_modified(|state| {
+            let is_news = !state.is_over();
+            if is_news {
+                state.lost = Some(cause);
+            }
+            is_news
         });
-        self.event.waited = Some(self.start.elapsed());
-        call(self.core.options.on_acquired.as_ref(), &self.event);
-        drop(asker.send(Ok(Held::new(hold.clone())))); // Without an asker it is released.
-        let (line, mut renewing) = (self.line.clone(), None);
-        let ended = tokio::select! {
-            biased;
-            Some(reply) = to_release.recv() => Ok(reply),
-            cause = Box::pin(self.keep(&mut to_renew, &mut renewing)) => Err(cause),
-            _ = closing.wait_for(|is_so| *is_so) => Err(Cause::Closed),
-            () = line.ended(), if self.options.session => Err(Cause::Connection),
-        };
-        match ended {
-            Ok(reply) => {
-                let released = self.release_held(&hold).await;
-                self.ear.released = self.token;
-                self.keep_ear(released.is_ok());
-                drop(reply.send(released));
-            }
-            Err(cause) => {
-                hold.lost.send_replace(Some(hold.lost_by(cause)));
-                drop((to_release, to_renew, renewing)); // Who waits for a renewal learns of the loss.
-                hold.tell(self.core.options.on_lost.as_ref(), Some(cause));
-                if cause == Cause::Lease {
-                    // Perhaps by this side's clock alone.
-                    let (line, release) = (&self.core.plain, self.release());
-                    drop(self.persist(line, &release, Duration::ZERO).await);
-                }
-            }
+        if !is_news {
+            return;
         }
+        self.caller.core.forget(self);
+        self.tell(self.caller.core.options.on_lost.as_ref(), Some(cause));
+        let its = self.clone();
+        self.runtime.spawn(async move {
+            if cause == Cause::Lease {
+                // Perhaps by this side's clock alone.
+                let (plain, release) = (&its.caller.core.plain, its.caller.release(its.token));
+                drop(its.caller.persist(plain, &release, Duration::ZERO).await);
+            }
+            its.end(false).await;
+            drop(closing);
+        });
     }
 
-    /// Renews when it is asked for, until that succeeds or fails, and when it is due, once; until the lock is lost.
-    async fn keep(
-        &mut self,
-        renewals: &mut UnboundedReceiver<Asked>,
-        renewing: &mut Option<Asked>,
-    ) -> Cause {
-        loop {
-            let end = self.end.unwrap_or_else(Instant::now);
-            let due = self.due.map_or(end, |due| due.min(end));
-            *renewing = timeout_at(due.into(), renewals.recv())
-                .await
-                .unwrap_or_default();
-            if Instant::now() >= end {
-                return Cause::Lease;
-            }
-            let (mut lease, mut longest) = (self.options.lease, Duration::ZERO);
-            if let Some((given, _)) = renewing {
-                lease = given.unwrap_or(lease);
-                longest = self.core.options.retry_timeout;
-            }
-            // The lease may end while the answer does not come.
-            let renewed = timeout_at(end.into(), self.renew(lease, longest));
-            let Ok(renewed) = renewed.await else {
-                return Cause::Lease;
-            };
-            let renewed = match renewed {
-                Ok(true) => Ok(lease),
-                Ok(false) => Err(self.error(Kind::NotReplicated, UNCONFIRMED, None)),
-                Err(failure) if is_not_held(&failure) => return Cause::NotHeld,
-                Err(failure) => Err(self.refused(failure)),
-            };
-            if renewed.is_err() {
-                let pause = (self.options.lease / 10).max(FIRST_PAUSE);
-                self.due = self.due.map(|_| Instant::now() + pause);
-            }
-            let passes = |kind| matches!(kind, Kind::Unavailable | Kind::NotReplicated);
-            match (renewing.take(), renewed) {
-                (Some((_, reply)), renewed) => drop(reply.send(renewed)),
-                (None, Err(error)) if !passes(error.kind) => {
-                    tell(format_args!("cannot be renewed: {error}"));
-                }
-                _ => {}
-            }
+    /// Gives up one of its holds; with the last one it is released, which ends in a task if it is dropped.
+    pub fn release(self: Arc<Self>) -> Option<Call<()>> {
+        if self.holds.fetch_sub(1, Ordering::Relaxed) > 1 {
+            return None;
         }
+        let closing = self.caller.core.closing.subscribe();
+        self.state
+            .send_modify(|state| state.is_released = state.lost.is_none());
+        self.caller.core.forget(&self);
+        let its = self.clone();
+        let released = Call::new(&self.caller.core, async move {
+            its.check()?;
+            let released = its.released().await;
+            its.end(released.is_ok()).await;
+            drop(closing);
+            released
+        });
+        Some(released.ended_in(self.runtime.clone()))
     }
 
-    /// Sends RENEW, for so long (zero: once). Whether replicas have confirmed it.
-    async fn renew(&mut self, lease: Duration, longest: Duration) -> RedisResult<bool> {
-        let sent = Instant::now();
-        let mut renew = self.command("FAIRLOCK.RENEW");
-        renew.arg("LEASE").arg(ms(lease));
-        // Of several tries it may be the first that has set the lease.
-        let Reply(_, is_confirmed) = self.persist(&self.line, &renew, longest).await?;
-        if is_confirmed {
-            self.options.lease = lease;
-            self.granted_from(sent);
-        }
-        Ok(is_confirmed)
-    }
-
-    /// The lease counts from then.
-    pub fn granted_from(&mut self, sent: Instant) {
-        let (options, lease) = (&self.options, self.options.lease);
-        self.end = Some(sent + lease);
-        self.due = (options.renew || options.session).then(|| sent + lease / 3);
-    }
-
-    async fn release_held(&self, hold: &Hold) -> Result<()> {
-        let unanswered = self.unanswered();
-        let longest = self.at_most(self.core.options.release_timeout);
-        let (line, release) = (&self.core.plain, self.release());
-        match self.persist(line, &release, longest).await {
+    async fn released(&self) -> Result<()> {
+        let caller = &self.caller;
+        let unanswered = caller.unanswered.load(Ordering::Relaxed);
+        let end = self.state.borrow().end;
+        let left = end.saturating_duration_since(Instant::now());
+        let longest = caller.core.options.release_timeout.min(left);
+        let (plain, release) = (&caller.core.plain, caller.release(self.token));
+        match caller.persist(plain, &release, longest).await {
             Ok(_) => {}
             // If only the reply was lost, an earlier try has released it.
-            Err(failure) if is_not_held(&failure) && self.unanswered() > unanswered => {}
-            Err(failure) if is_not_held(&failure) => return Err(hold.lost_by(Cause::NotHeld)),
+            Err(failure)
+                if is_not_held(&failure)
+                    && caller.unanswered.load(Ordering::Relaxed) > unanswered => {}
+            Err(failure) if is_not_held(&failure) => return Err(self.gone()),
             // The end of its connection frees the lock as well.
-            Err(failure) if Kind::of(&failure) == Kind::Unavailable && self.options.session => {}
-            Err(failure) => return Err(self.refused(failure)),
+            Err(failure) if Kind::of(&failure) == Kind::Unavailable && caller.options.session => {}
+            Err(failure) => return Err(caller.refused(failure)),
         }
-        hold.tell(self.core.options.on_released.as_ref(), None);
+        self.tell(caller.core.options.on_released.as_ref(), None);
         Ok(())
+    }
+
+    /// It is over: nothing is listened for, and a session has no connection any more.
+    async fn end(&self, is_clean: bool) {
+        let ear = locked(&self.ear).take();
+        if let Some(mut ear) = ear {
+            ear.released = self.token;
+            self.caller.keep_ear(ear, is_clean);
+        }
+        if self.caller.options.session {
+            self.caller.line.close().await;
+        }
+    }
+
+    /// Calls a hook; how long it was held is told, and the cause.
+    fn tell(&self, hook: Option<&Hook>, cause: Option<Cause>) {
+        let mut event = self.caller.event.clone();
+        (event.held, event.cause) = (Some(self.acquired.elapsed()), cause);
+        call(hook, &event);
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! # Where is what
 //!
-//! `acquire` asks for a lock, `hold` keeps it, each in a task. `caller` sends their commands, `scripts` has the forms of these, `core` is
-//! what all callers share, `lines` are the connections, `server` where they lead. All is written once, for tokio; [`Call::wait`] runs
-//! it on a thread of the package's own.
+//! `acquire` asks for a lock, `hold` is one that is held, `keeper` renews all of these. `caller` sends their commands, `scripts` has the
+//! forms of these, `core` is what all callers share, `lines` are the connections, `server` where they lead. All is written once, for
+//! tokio; [`Call::wait`] runs it on a thread of the package's own.
 
 mod acquire;
 mod caller;
@@ -12,6 +12,7 @@ mod core;
 mod error;
 mod hold;
 mod info;
+mod keeper;
 mod lines;
 mod locks;
 mod options;

@@ -159,6 +159,8 @@ pub struct Ear {
     line: Arc<Line>,
     /// The last token that the owner has released.
     pub released: i64,
+    /// With other callers whose owner was given, until it leaves: whether one that has left may be known to the server.
+    pub common: Arc<AtomicBool>,
     /// Told of each message.
     bell: Option<watch::Receiver<()>>,
     /// Whether the connection that listens to it has ended.
@@ -166,12 +168,13 @@ pub struct Ear {
 }
 
 impl Ear {
-    pub fn new(line: &Arc<Line>, name: &[u8], owner: Vec<u8>) -> Self {
+    pub fn new(line: &Arc<Line>, name: &[u8], owner: Vec<u8>, common: Arc<AtomicBool>) -> Self {
         Self {
             channel: channel(name, &owner),
             owner,
             line: line.clone(),
             released: 0,
+            common,
             bell: None,
             is_over: None,
         }

@@ -4,11 +4,11 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll};
-use std::thread::{self, ThreadId};
+use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::core::Core;
@@ -19,45 +19,73 @@ use crate::{Error, Info, Kind, Options, Result};
 
 /// What is to be done: it is awaited in a task of tokio, or waited for in a thread.
 #[must_use = "nothing is done until it is awaited, or waited for by wait()"]
-pub struct Call<T> {
+pub struct Call<T: Send + 'static> {
     core: Arc<Core>,
-    work: Pin<Box<dyn Future<Output = Result<T>> + Send>>,
+    /// Until it is done.
+    work: Option<Pin<Box<dyn Future<Output = Result<T>> + Send>>>,
+    /// Where a task ends it, if it is dropped before.
+    runtime: Option<Handle>,
 }
 
 impl<T: Send + 'static> Call<T> {
-    fn new(core: &Arc<Core>, work: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Self {
         Self {
             core: core.clone(),
-            work: Box::pin(work),
+            work: Some(Box::pin(work)),
+            runtime: None,
         }
+    }
+
+    pub(crate) fn ended_in(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
     }
 
     /// Waits for it here, even in a thread of a runtime. Where that is the runtime's only thread, locks that were awaited
     /// there are not renewed meanwhile.
-    pub fn wait(self) -> Result<T> {
+    pub fn wait(mut self) -> Result<T> {
         let own = self.core.thread.get_or_init(Thread::start);
         let own = own.as_ref().map_err(Clone::clone)?;
-        if own.is_here() {
+        if Handle::try_current().is_ok_and(|here| own.has(&here)) {
             let text = "a hook cannot wait for the Locks that calls it: everything else would wait for the hook";
             return Err(Error::new(Kind::Argument, text));
         }
         let (sender, result) = mpsc::channel();
-        let work = self.work;
-        own.0.spawn(async move { drop(sender.send(work.await)) });
+        if let Some(work) = self.work.take() {
+            own.0.spawn(async move { drop(sender.send(work.await)) });
+        }
         result.recv().unwrap_or_else(|_| Err(Error::closed()))
     }
 }
 
-impl<T> Future for Call<T> {
+impl<T: Send + 'static> Future for Call<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.work.as_mut().poll(context)
+        let Some(work) = &mut self.work else {
+            return Poll::Ready(Err(Error::closed()));
+        };
+        let polled = work.as_mut().poll(context);
+        if polled.is_ready() {
+            self.work = None;
+        }
+        polled
+    }
+}
+
+impl<T: Send + 'static> Drop for Call<T> {
+    fn drop(&mut self) {
+        if let (Some(runtime), Some(work)) = (&self.runtime, self.work.take()) {
+            runtime.spawn(work);
+        }
     }
 }
 
 /// For those who wait in threads: tokio on a thread of the package's own, which ends with this.
-pub struct Thread(Handle, ThreadId, #[allow(dead_code)] watch::Sender<()>);
+pub struct Thread(Handle, #[allow(dead_code)] watch::Sender<()>);
 
 impl Thread {
     fn start() -> Result<Self> {
@@ -68,12 +96,12 @@ impl Thread {
         let mut over = alive.subscribe();
         let work = move || drop(runtime.block_on(over.changed()));
         let thread = thread::Builder::new().name("fairlock".to_owned());
-        let own = thread.spawn(work).map_err(refused)?.thread().id();
-        Ok(Self(handle, own, alive))
+        thread.spawn(work).map_err(refused)?;
+        Ok(Self(handle, alive))
     }
 
-    pub fn is_here(&self) -> bool {
-        thread::current().id() == self.1
+    fn has(&self, runtime: &Handle) -> bool {
+        self.0.id() == runtime.id()
     }
 }
 
@@ -156,7 +184,7 @@ impl Locks {
 
 impl Drop for Locks {
     fn drop(&mut self) {
-        self.0.closing.send_replace(true);
+        self.0.end();
     }
 }
 
@@ -185,17 +213,17 @@ impl Held {
 
     /// The name of the lock.
     pub fn name(&self) -> &str {
-        &self.hold.event.name
+        &self.hold.caller.event.name
     }
 
     /// The owner's name at the server.
     pub fn owner(&self) -> &str {
-        &self.hold.event.owner
+        &self.hold.caller.event.owner
     }
 
     /// The fencing token: above 0, and greater than those of all earlier acquisitions.
     pub fn token(&self) -> i64 {
-        self.hold.event.token.unwrap_or_default()
+        self.hold.caller.event.token.unwrap_or_default()
     }
 
     /// Whether the lock is known to be lost.
@@ -207,10 +235,10 @@ impl Held {
     /// limit, if there is one.
     pub fn lost(&self, longest: impl Into<Option<Duration>>) -> Call<()> {
         let (hold, longest) = (self.hold.clone(), longest.into());
-        Call::new(&self.hold.core, async move {
-            let mut lost = hold.lost.subscribe();
-            let longest = longest.unwrap_or(Duration::MAX);
-            drop(timeout(longest, lost.wait_for(Option::is_some)).await);
+        Call::new(&self.hold.caller.core, async move {
+            let mut state = hold.state.subscribe();
+            let lost = state.wait_for(|state| state.lost.is_some());
+            drop(timeout(longest.unwrap_or(Duration::MAX), lost).await);
             hold.check()
         })
     }
@@ -218,31 +246,25 @@ impl Held {
     /// Sets the lease anew, or another one for later renewals as well; returns it.
     pub fn renew(&self, lease: impl Into<Option<Duration>>) -> Call<Duration> {
         let renewed = self.hold.clone().renew(lease.into());
-        Call::new(&self.hold.core, renewed)
+        Call::new(&self.hold.caller.core, renewed)
     }
 
     /// Gives up the lock, even if a future of it is dropped. [`Kind::LockLost`]: it was lost before. Releasing again does
     /// nothing.
     pub fn release(&self) -> Call<()> {
-        let (hold, (reply, released)) = (self.hold.clone(), oneshot::channel());
         let was_released = self.was_released.swap(true, Ordering::Relaxed);
-        let is_last = !was_released && hold.holds.fetch_sub(1, Ordering::Relaxed) == 1;
-        if is_last {
-            drop(hold.release.send(reply));
-        }
-        Call::new(&self.hold.core, async move {
-            if !is_last {
-                return Ok(());
-            }
-            released.await.unwrap_or_else(|_| Err(hold.gone()))
-        })
+        let last = (!was_released).then(|| self.hold.clone().release());
+        let nothing = || Call::new(&self.hold.caller.core, async { Ok(()) });
+        last.flatten().unwrap_or_else(nothing)
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
+        let is_held = !*self.was_released.get_mut();
         let released = self.release();
-        if self.hold.is_in_thread {
+        let own = self.hold.caller.core.thread.get();
+        if is_held && matches!(own, Some(Ok(own)) if own.has(&self.hold.runtime)) {
             drop(released.wait());
         }
     }

@@ -1,6 +1,7 @@
 //! The options, checked before anything is sent.
 
 use std::fmt::Display;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
@@ -153,9 +154,9 @@ pub(crate) fn ms(duration: Duration) -> String {
     duration.as_nanos().div_ceil(1_000_000).max(1).to_string()
 }
 
-/// A random part.
+/// A random part. (The system is asked for the first one only.)
 pub(crate) fn jitter(longest: Duration) -> Duration {
-    let [byte, ..] = Uuid::new_v4().into_bytes();
+    let [byte, ..] = RandomState::new().hash_one(()).to_ne_bytes();
     longest / 256 * u32::from(byte)
 }
 
