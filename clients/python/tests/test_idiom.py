@@ -30,7 +30,7 @@ import fairlock
 import fairlock.aio
 from fairlock._io import Listener
 from fairlock._options import Options
-from fairlock._threads import finish
+from fairlock._threads import Threads, finish
 
 README = (pathlib.Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 numbers = itertools.count()
@@ -229,6 +229,21 @@ def test_a_caller_waits_for_its_turn_to_ask_no_longer_than_for_the_lock():
         assert time.monotonic() - start < 4  # The others connect for that long.
         for caller in callers:
             caller.join()
+
+
+def test_an_exception_that_a_signal_raises_takes_no_place_to_ask(monkeypatch):
+    locks, enter = fairlock.Locks(fakeredis.FakeRedis()), Threads.enter
+
+    async def enter_and_end(*given):
+        await enter(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Threads, "enter", enter_and_end)
+        for _ in range(16):
+            with pytest.raises(KeyboardInterrupt):
+                locks.acquire("orders")
+    locks.acquire("orders", wait=1).release()
 
 
 def test_a_cluster_whose_client_never_answers_is_asked_for_so_long_only():

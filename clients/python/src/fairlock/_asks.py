@@ -62,7 +62,9 @@ class Asks(Calls):
 
     def begin(self) -> None:
         """Also in a forked child."""
-        self.mutex, self.gate, self.asks = threading.RLock(), self.io.gate(ASKS), set[Ask]()
+        self.mutex, self.gate, self.asks = threading.RLock(), self.io.gate(), set[Ask]()
+        for _ in range(ASKS):
+            self.gate.put_nowait(None)
         self.firsts: dict[str | bytes, deque[Ask]] = {}  # by name, those that ask for the first time
         self.idle: dict[str | bytes, list[Ear]] = defaultdict(list)
 
@@ -193,14 +195,21 @@ class Asks(Calls):
             raise self._not_in_time(ask)
         if ask.options.session and ask.line is None:
             ask.line = await self.io.open(ask.name)
-        await self.io.enter(self.gate, ask.last - self.now())
+        try:
+            await self.io.enter(self.gate, ask.last - self.now())
+        except TimeoutError:
+            raise
+        except BaseException:  # A signal has raised it, perhaps with the place taken: rather one too many than one too few.
+            if self.gate.qsize() < ASKS:
+                self.gate.put_nowait(None)
+            raise
         try:
             sent, words = self.now(), ("FAIRLOCK.ACQUIRE", ask.name, ask.ear.owner, *ask.options.arguments)
             left = math.inf if ask.options.wait == 0 else max(SHORTEST, ask.over - sent)
             timeout = min(left, ask.options.command_timeout)
             reply, is_confirmed = await self._call(ask, words, confirm=True, line=ask.line, timeout=timeout)
         finally:
-            self.gate.release()
+            self.gate.put_nowait(None)
         ask.was_answered, ask.is_unconfirmed = True, not is_confirmed
         if type(reply) is int:
             return await self._granted(ask, reply, sent, is_confirmed)

@@ -65,17 +65,6 @@ class Bell:
         self.lock.acquire(blocking=False)
 
 
-class Gate(SimpleQueue[None]):
-    """A semaphore. When a signal raises an exception, threading.Semaphore may keep its own lock for ever."""
-
-    def __init__(self, places: int) -> None:
-        for _ in range(places):
-            self.release()
-
-    def release(self) -> None:
-        self.put(None)
-
-
 class Timer:
     """One thread for all holds. What is due runs in a thread of its own; if that cannot start, it is due again soon."""
 
@@ -118,7 +107,7 @@ class Timer:
 class Threads(Io):
     """Its coroutines never suspend."""
 
-    mutex, bell, gate, lost = Mutex, Bell, Gate, Lost
+    mutex, bell, gate, lost = Mutex, Bell, SimpleQueue, Lost
 
     def begin(self) -> None:
         super().begin()
@@ -152,7 +141,7 @@ class Threads(Io):
     async def rung(self, bell: Bell, seconds: float) -> bool:
         return bell.lock.acquire(timeout=min(max(0.0, seconds), LONGEST))
 
-    async def enter(self, gate: Gate, seconds: float) -> None:
+    async def enter(self, gate: SimpleQueue[None], seconds: float) -> None:
         try:
             gate.get(timeout=min(max(0.0, seconds), LONGEST))
         except Empty:

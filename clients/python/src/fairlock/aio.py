@@ -50,7 +50,7 @@ class NodePool:
 class Tasks(Io):
     """Its coroutines run in tasks of their own: that of a cancelled caller goes on until it has left the queue."""
 
-    mutex, bell, gate, lost = asyncio.Lock, asyncio.Event, asyncio.BoundedSemaphore, Lost
+    mutex, bell, gate, lost = asyncio.Lock, asyncio.Event, asyncio.Queue, Lost
 
     def begin(self) -> None:
         super().begin()
@@ -103,9 +103,9 @@ class Tasks(Io):
         bell.clear()
         return is_rung
 
-    async def enter(self, gate: asyncio.Semaphore, seconds: float) -> None:
+    async def enter(self, gate: asyncio.Queue[None], seconds: float) -> None:
         async with asyncio.timeout(seconds):
-            await gate.acquire()
+            await gate.get()
 
     @staticmethod
     def run(work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
