@@ -269,29 +269,11 @@ def test_a_connection_that_the_library_closes_while_it_is_written_to_has_failed(
     async def main():
         await io.refresh("orders")
         with pytest.raises(redis.ConnectionError, match="writelines"):
-            await io.send(Pool, [], 1)
-
-    class Pool:
-        get_connection = gone
+            await io.send(SimpleNamespace(get_connection=gone), [], 1)
 
     io = fairlock.aio.Tasks.__new__(fairlock.aio.Tasks)
-    io.client, io.core, io.kept = SimpleNamespace(execute_command=gone), SimpleNamespace(options=Options()), {}
+    io.client, io.core = SimpleNamespace(execute_command=gone), SimpleNamespace(options=Options())
     asyncio.run(main())
-
-
-def test_the_connection_that_is_kept_is_looked_at_now_and_then_and_goes_back_to_the_pool(one, name, monkeypatch):
-    pool = redis.BlockingConnectionPool(port=one.port("a"), max_connections=1, timeout=0)
-    client, other = redis.Redis(connection_pool=pool), redis.Redis(port=one.port("a"))
-    with fairlock.Locks(client) as locks:
-        held = locks.acquire(name)
-        with pytest.raises(redis.ConnectionError):
-            client.ping()
-        other.client_kill_filter(_type="normal", skipme=True)
-        other.delete(name)
-        monkeypatch.setattr("fairlock._io.KEPT", 0)
-        with pytest.raises(fairlock.LockLost):  # On a connection that has closed it would not be known.
-            held.release()
-    assert client.ping()
 
 
 @pytest.mark.parametrize("error", [redis.ConnectionError("reset"), AttributeError("no attribute 'sendall'"), ValueError("closed file")])

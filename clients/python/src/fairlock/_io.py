@@ -16,7 +16,6 @@ from ._options import log
 from ._scripts import channel_of
 
 IDLE = 60.0  # seconds of silence after which what has nothing to do ends
-KEPT = 1.0  # seconds for which one connection of each pool is used again without asking the pool, which looks whether it is open
 LONGEST = 3600.0  # seconds that are waited for in one piece
 # redis-py's cluster client for asyncio, when a command fails, closes all connections, also those that others write to.
 CLOSED = AttributeError
@@ -131,7 +130,6 @@ class Io:
 
     def begin(self) -> None:
         self.opening, self.listeners = self.mutex(), dict[Any, Listener]()
-        self.kept: dict[Any, tuple[Any, float]] = {}  # by pool, a connection and since when it is lent
 
     async def quietly(self, work: Callable[..., Coroutine[Any, Any, Any]], *given: Any) -> None:
         try:
@@ -167,27 +165,18 @@ class Io:
         return replies
 
     async def exchange(self, pool: Any, commands: list[Any], timeout: float) -> list[Any]:
-        connection, lent = self.kept.pop(pool, (None, 0.0))
         try:
-            if connection is not None and self.core.now() - lent > KEPT:
-                await maybe(pool.release(connection))
-                connection = None
-            if connection is None:
-                connection, lent = await maybe(pool.get_connection(*ANY)), self.core.now()
+            connection = await maybe(pool.get_connection(*ANY))
         except Failure as error:
             error.is_unsent = True  # type: ignore[union-attr]
             raise
-        kept = None
         try:
-            replies = await self.replies(connection, commands, timeout)
-            kept = connection, lent
-            return replies
+            return await self.replies(connection, commands, timeout)
         except BaseException:
             await maybe(connection.disconnect(True))
             raise
         finally:
-            if kept is None or type(pool) is Line or self.core.is_closed or self.kept.setdefault(pool, kept) is not kept:
-                await maybe(pool.release(connection))
+            await maybe(pool.release(connection))
 
     async def open(self, name: str | bytes) -> Line:
         _, _, pool = await self.route(name)
@@ -257,9 +246,6 @@ class Io:
             await self.quietly(work, *given)
 
     async def end(self) -> None:
-        while self.kept:
-            pool, (connection, _) = self.kept.popitem()
-            await maybe(pool.release(connection))
         for listener in self.listeners.values():
             async with listener.mutex:
                 with contextlib.suppress(*Failure):
