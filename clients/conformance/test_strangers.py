@@ -64,9 +64,10 @@ def test_r74_maxclients(driver, own, name):
         each.result().release()
 
 
-def test_r75_half_open(driver, own, name):
+@pytest.mark.parametrize("session", [False, True], ids=["", "session"])
+def test_r75_half_open(driver, own, name, session):
     """A connection dies without a word while its caller waits: it gets the lock within seconds of its release."""
-    view, locks = own.view(), driver.new(own.through_proxy(), lease=9, patience=9, command_timeout=2)
+    view, locks = own.view(), driver.new(own.through_proxy(), lease=9, patience=9, command_timeout=2, session=session)
     view.acquire(name)
     (call,) = waiting(locks, view, name, 1)
     own.proxy().half_open()

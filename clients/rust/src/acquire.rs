@@ -122,10 +122,15 @@ impl Ask {
             match self.asked(turn.take(), &mut tries).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                Err(failure) => match tries.failed(failure, longest) {
-                    Ok(pause) => sleep(self.at_most(pause)).await,
-                    Err(failure) => return Err(self.caller.refused(failure)),
-                },
+                Err(failure) => {
+                    if self.caller.options.session {
+                        self.caller.line.hang_up().await; // Perhaps it is half open.
+                    }
+                    match tries.failed(failure, longest) {
+                        Ok(pause) => sleep(self.at_most(pause)).await,
+                        Err(failure) => return Err(self.caller.refused(failure)),
+                    }
+                }
             }
         }
         let (mut kind, mut text) = (Kind::NotInTime, "not acquired in time".to_owned());

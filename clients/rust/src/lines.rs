@@ -131,6 +131,11 @@ impl Line {
 
     pub async fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
+        self.hang_up().await;
+    }
+
+    /// The next use opens another connection.
+    pub async fn hang_up(&self) {
         if let Some(link) = self.link.lock().await.take() {
             link.is_over.send_replace(true);
         }

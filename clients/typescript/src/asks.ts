@@ -197,6 +197,7 @@ export class Ask {
           await this.#pause(FIRST_PAUSE);
         }
       } catch (error) {
+        this.line?.close(); // Perhaps it is half open; or, in a cluster, another node is the right one.
         if (isPatient && error instanceof Failure && error.isPassing) this.#mustHaveTime(error);
         await this.ear.pause(Math.min(tries.failed(error, began), isPatient ? this.#left : Infinity));
       }
