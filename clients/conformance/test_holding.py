@@ -147,9 +147,10 @@ def test_r17_anothers(locks, view, name):
     assert view.info(name)["token"] == token
 
 
-def test_r18_silence(driver, own, name):
+@pytest.mark.parametrize("command_timeout", [1, LONG])
+def test_r18_silence(driver, own, name, command_timeout):
     """Server not reachable: lost with cause `lease`, no later than a lease after the last renewal."""
-    locks = driver.new(own.through_proxy(), command_timeout=1)
+    locks = driver.new(own.through_proxy(), command_timeout=command_timeout)
     held = locks.acquire(name, lease=1.5)
     own.proxy().freeze()
     start = time.monotonic()

@@ -106,6 +106,7 @@ impl Hold {
             return self.lose(Cause::Lease);
         }
         self.state.send_modify(|state| state.due = None);
+        self.caller.core.look_at(&self); // The lease may end while no answer comes.
         tokio::spawn(async move {
             let Err(error) = self.renewed(None, Duration::ZERO).await else {
                 return;
