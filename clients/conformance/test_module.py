@@ -131,7 +131,7 @@ def test_r68_needs_module(driver, plain, name, options):
 
 
 def test_r69_loaded(driver, plain, name):
-    """MODULE LOAD while one holds by a script and two wait: all go on in order; a new Locks is `native`."""
+    """MODULE LOAD while one holds by a script and two wait: all go on in order; a new Locks is `native`, theirs is not."""
     view, locks = plain.view(), driver.new(plain.client(), lease=LONG)
     held = locks.acquire(name)
     calls = waiting(locks, view, name, 2)
@@ -141,9 +141,9 @@ def test_r69_loaded(driver, plain, name):
     held.release()
     release_in_turn(calls, owners, view, name)
     assert view.is_free(name)
-    other = driver.new(plain.client())
-    other.acquire(name, shared=True).release()
-    assert other.native() is True
+    for each, is_native in ((driver.new(plain.client()), True), (locks, False)):
+        each.acquire(name, shared=True).release()
+        assert each.native() is is_native
 
 
 def test_r71_may_not(driver, plain, name):

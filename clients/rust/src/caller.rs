@@ -130,9 +130,7 @@ impl Caller {
             self.unanswered.fetch_sub(1, Ordering::Relaxed);
             let failure = match value {
                 Ok(value) => {
-                    if form == Form::Native {
-                        locked(&core.state).native = Some(true);
-                    }
+                    locked(&core.state).native.get_or_insert(true);
                     let is_confirmed = match confirmed {
                         Some(Value::Int(count)) => count.unsigned_abs() >= need as u64,
                         _ => true,

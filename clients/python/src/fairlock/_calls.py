@@ -41,7 +41,7 @@ class Calls:
     def __init__(self, options: Options, io: Any) -> None:
         self.options, self.io, self.where = options, io, io.where
         self.native: bool | None = None
-        self.has_warned = self.is_closed = False
+        self.is_closed = False
         self.replicas: dict[Any, int] = {}
 
     async def _failed(self, tries: Tries, error: Exception, left: float = math.inf) -> None:
@@ -84,7 +84,8 @@ class Calls:
             failed = next((reply for reply in replies if isinstance(reply, Exception)), None)
             tries.is_granted |= words[0] == "FAIRLOCK.ACQUIRE" and type(replies[0]) is int
             if failed is None:
-                self.native = self.native if is_script else True
+                if self.native is None:
+                    self.native = True
                 return replies[0], not wanted or replies[-1] >= wanted
             if isinstance(failed, redis_errors.NoScriptError) and form == "EVALSHA":
                 form = "EVAL"
@@ -103,8 +104,8 @@ class Calls:
 
     def _without_module(self, error: Any, where: str) -> None:
         with self.mutex:
-            self.native, has_warned, self.has_warned = False, self.has_warned, True
-        if not has_warned:
+            is_news, self.native = self.native is not False, False
+        if is_news:
             log.warning(warning(error), where)
 
     async def _where(self, tries: Tries, confirm: bool) -> tuple[Any, int]:
