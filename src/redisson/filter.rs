@@ -108,6 +108,6 @@ fn intercept(command: &mut Incoming, recognise: fn(&[u8]) -> Option<&'static Scr
 fn may_run(call: &Incoming, command: &Str) -> bool {
     call.client().is_none_or(|client| {
         let user = user_of(client).and_then(|name| User::named(&name));
-        user.is_some_and(|user| call.may_run_as(command, &user))
+        user.is_some_and(|user| call.may_run_as(command, client, &user))
     })
 }

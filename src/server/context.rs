@@ -104,7 +104,7 @@ pub(super) fn db_at(number: i32) -> i32 {
 }
 
 /// The number that a database has at the server.
-fn number_of(db: i32) -> i32 {
+pub(super) fn number_of(db: i32) -> i32 {
     if !IS_SWAPPED.load(Ordering::Relaxed) {
         return db;
     }

@@ -79,15 +79,15 @@ impl Incoming {
         unsafe { Some(api!(CommandFilterGetClientId(self.raw) or return None)) }
     }
 
-    /// Whether a user may run it under another name, as the server itself would check it.
-    pub fn may_run_as(&self, name: &Str, user: &User) -> bool {
+    /// Whether a client's user may run it under another name, as the server itself would check it.
+    pub fn may_run_as(&self, name: &Str, client: u64, user: &User) -> bool {
         let mut words = vec![name.inner];
         words.extend((1..).map_while(|index| {
             // SAFETY: as in `argument`.
             let word = unsafe { api!(CommandFilterArgGet(self.raw, index)) };
             (!word.is_null()).then_some(word)
         }));
-        user.may_run_raw(&mut words) == Some(true)
+        user.may_run_raw(|| selected_by(client), &mut words) == Some(true)
     }
 
     /// Makes it another command, with the same arguments.

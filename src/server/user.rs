@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use redis_module::{AclPermissions, Context};
 
 use super::api::{OK, api, raw};
-use super::context::{Ctx, Flags};
+use super::context::{Ctx, Flags, number_of};
 use super::key::adopt;
 use super::memory::{Str, string};
 
@@ -113,22 +113,27 @@ impl User {
         })
     }
 
-    /// As [`User::may_run`], with blanks between the words.
+    /// As [`User::may_run`], in the first database, with blanks between the words.
     pub fn may_run_words(&self, command: &str) -> Option<bool> {
         let words: Vec<_> = command.split(' ').map(str::as_bytes).collect();
-        self.may_run(&words)
+        self.may_run(0, &words)
     }
 
-    /// Whether the user may run a command with these arguments. `None` where the server has no such command, or, since
-    /// Redis 8.2, where the command does not take as many arguments: that is not a question of permission.
-    pub fn may_run(&self, command: &[&[u8]]) -> Option<bool> {
+    /// Whether the user may run a command with these arguments in a database. `None` where the server has no such
+    /// command, or, since Redis 8.2, where the command does not take as many arguments: that is not a question of
+    /// permission.
+    pub fn may_run(&self, db: i32, command: &[&[u8]]) -> Option<bool> {
         let words: Vec<_> = command.iter().map(|word| string(word)).collect();
         let mut words: Vec<_> = words.iter().map(|word| word.inner).collect();
-        self.may_run_raw(&mut words)
+        self.may_run_raw(|| Some(db), &mut words)
     }
 
-    /// As [`User::may_run`].
-    pub(super) fn may_run_raw(&self, words: &mut [*mut raw::RedisModuleString]) -> Option<bool> {
+    /// As [`User::may_run`]. The database is asked for only where it matters.
+    pub(super) fn may_run_raw(
+        &self,
+        db: impl FnOnce() -> Option<i32>,
+        words: &mut [*mut raw::RedisModuleString],
+    ) -> Option<bool> {
         let count = c_int::try_from(words.len()).unwrap_or(c_int::MAX);
         let words = words.as_mut_ptr();
         // SAFETY: the user and the strings are valid during the call, and there are as many.
@@ -136,10 +141,33 @@ impl User {
         let reason = std::io::Error::last_os_error().raw_os_error();
         match status {
             OK => Some(true),
-            _ if reason == Some(libc::EACCES) => Some(false),
+            _ if reason == Some(libc::EACCES) => Some(check_in_database().is_some_and(|check| {
+                let db = db().map_or(-1, number_of);
+                // SAFETY: as above; the place for the reason of a refusal may be null.
+                OK == unsafe { check(self.raw, words, count, db, null_mut()) }
+            })),
             _ => None,
         }
     }
+}
+
+/// `RedisModule_ACLCheckPermissions`, which redis-module does not declare.
+type CheckInDatabase = unsafe extern "C" fn(
+    *mut raw::RedisModuleUser,
+    *mut *mut raw::RedisModuleString,
+    c_int,
+    c_int,
+    *mut c_int,
+) -> c_int;
+
+/// Valkey has permissions for databases since 9.1. There `ACLCheckCommandPermissions` knows no database, and says no
+/// for every user that may not use all of them.
+fn check_in_database() -> Option<CheckInDatabase> {
+    let mut check = None::<CheckInDatabase>;
+    let place = (&raw mut check).cast();
+    // SAFETY: the server writes a function of this form there, or leaves the place alone if it has none.
+    unsafe { api!(GetApi(c"RedisModule_ACLCheckPermissions".as_ptr(), place)) };
+    check
 }
 
 impl Drop for User {

@@ -102,8 +102,7 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
 /// A blocked client has become the holder, which asked at this instant.
 fn hand_over(names: &Names, (ticket, asked): (Ticket, Tick), grant: Grant) {
     hand_offs(|hand_offs| hand_offs.tokens.insert(grant.token));
-    if !conditions::may_have_changed_permissions(asked)
-        || may_still_acquire(ticket, names, &grant.owner)
+    if !conditions::may_have_changed_permissions(asked) || may_still_acquire(ticket, names, &grant)
     {
         give_outcome(ticket, Outcome::Granted(grant));
     } else {
@@ -114,12 +113,12 @@ fn hand_over(names: &Names, (ticket, asked): (Ticket, Tick), grant: Grant) {
 
 /// Whether a blocked client's user may still acquire the lock: permissions can change while it waits, and the server
 /// checks them only when the command arrives.
-fn may_still_acquire(ticket: Ticket, names: &Names, owner: &[u8]) -> bool {
+fn may_still_acquire(ticket: Ticket, names: &Names, grant: &Grant) -> bool {
     let Some(user) = user::user_of(ticket) else {
         return true;
     };
-    let command = [b"fairlock.acquire", names.name(), owner];
-    User::named(&user).is_some_and(|user| user.may_run(&command) != Some(false))
+    let command = [b"fairlock.acquire", names.name(), &grant.owner];
+    User::named(&user).is_some_and(|user| user.may_run(grant.lock.db, &command) != Some(false))
 }
 
 /// Gives a blocked client its outcome, which is only noted. If the client's wait has ended already, the outcome

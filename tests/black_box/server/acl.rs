@@ -231,6 +231,29 @@ fn who_keeps_the_permission_gets_the_lock_though_others_change() {
     assert!(waits.int() > 0);
 }
 
+/// Valkey has permissions for databases since 9.1.
+#[test]
+fn a_waiter_with_permission_for_one_database_gets_the_lock_there_and_loses_it_with_the_permission()
+{
+    let (server, mut admin) = Server::connected();
+    for (rules, may) in [("db=1", true), ("resetdbs db=0", false)] {
+        let mut ann = user(&server, "~a +@all");
+        if admin.run("ACL SETUSER ann resetdbs db=0,1") != "OK" {
+            return;
+        }
+        for client in [&mut ann, &mut admin] {
+            client.assert_reply("SELECT 1", "OK");
+        }
+        admin.int("FAIRLOCK.ACQUIRE a o");
+        let waits = wait_as(&server, ann);
+        admin.assert_reply(&format!("ACL SETUSER ann {rules}"), "OK");
+        admin.run("FAIRLOCK.RELEASE a o");
+        let reply = waits.reply();
+        assert_eq!(!reply.starts_with(REFUSED), may, "{rules}: {reply}");
+        admin.run("FAIRLOCK.BREAK a");
+    }
+}
+
 #[test]
 fn a_user_that_is_deleted_waits_no_more_and_its_sessions_end() {
     let (server, mut admin) = Server::connected();

@@ -124,6 +124,19 @@ fn permissions_that_change_count_at_once() {
     assert_eq!(admin.holders("k"), "[a:1, 3]");
 }
 
+/// Valkey has permissions for databases since 9.1.
+#[test]
+fn a_user_with_permission_for_one_database_runs_scripts_natively_there() {
+    let server = intercepting(&[]);
+    let (mut admin, mut user) = admin_and_user(&server);
+    if admin.run("ACL SETUSER user resetdbs db=1") == "OK" {
+        assert_eq!(code(&user.run_words(&call("lock"))), "NOPERM");
+        user.assert_reply("SELECT 1", "OK");
+        assert_eq!(user.run_words(&call("lock")), "(nil)");
+        assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
+    }
+}
+
 /// By command: Redis 8.6 does not check again whether the user may use the keys, of no queued command.
 #[test]
 fn permissions_that_change_before_a_transaction_runs_or_in_it_count() {
