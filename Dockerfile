@@ -26,6 +26,7 @@ RUN cargo build --release --locked \
     && install -m 644 packaging/image/server.conf /out/etc/fairlock/ \
     && chmod 755 /out/usr/lib/redis/modules/libfairlock.so /out/usr/bin/fairlock \
     && install -D -t /module/fairlock /out/usr/lib/redis/modules/libfairlock.so /out/usr/bin/fairlock packaging/image/copy \
+    && install -m 644 examples/metrics/redis_exporter.lua /module/fairlock/ \
     && scripts/package/options /fairlock/libfairlock.so /fairlock/fairlock.conf >/module/fairlock/fairlock.conf \
     && rm -rf target
 

@@ -18,7 +18,7 @@ const MOST_HOLDERS: i64 = 1_000_000;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  1    metrics: it cannot listen at the address, or write the file; any other failure on this machine
+  1    any other failure on this machine
   64   the command line is invalid
   69   no server can be reached, or it refuses the request
   75   exec: the lock was not acquired in time
@@ -80,7 +80,6 @@ pub enum Subcommand {
     Locks(LocksArgs),
     Info(InfoArgs),
     Break(BreakArgs),
-    Metrics(MetricsArgs),
     /// Prints a script by which a shell completes this program's command lines.
     ///
     /// For bash: source <(fairlock completions bash). The packages and `make install` put the scripts where the
@@ -189,17 +188,6 @@ pub enum Sort {
     Holder,
 }
 
-/// Prints the fields of INFO fairlock for Prometheus.
-///
-/// In a cluster, the fields of all masters. With --listen Prometheus gets them by HTTP, until SIGTERM.
-#[derive(Debug, clap::Args)]
-pub struct MetricsArgs {
-    /// Answer HTTP requests at this address, HOST:PORT; :PORT is all addresses of this machine. /metrics is
-    /// for Prometheus, /healthz says whether this program is well.
-    #[arg(long, value_name = "ADDRESS", value_parser = address)]
-    pub listen: Option<String>,
-}
-
 /// Lists the locks that are held, each on a line.
 ///
 /// First come those with waiters, a session or SHARED holders. Then the keyspace is searched for all
@@ -260,14 +248,6 @@ fn name() -> impl TypedValueParser<Value = OsString> {
         let named = Some(name).filter(|name| !name.is_empty());
         named.ok_or("the name of a lock cannot be empty")
     })
-}
-
-fn address(text: &str) -> Result<String, String> {
-    let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-    match port {
-        Some(Ok(_)) => Ok(text.to_owned()),
-        _ => Err("write 127.0.0.1:9121, [::1]:9121, or :9121 for all addresses".to_owned()),
-    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

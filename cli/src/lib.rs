@@ -6,7 +6,7 @@
 //! - [`args`]: the command line. [`failure`]: exit codes, and what an operator is told.
 //! - [`server`]: addresses, connections, the nodes of a cluster. [`lock`]: what a server replies.
 //! - [`exec`]: a command under a lock. [`top`]: the screen of all locks.
-//!   [`query`]: one question, one answer. [`metrics`]: figures for Prometheus.
+//!   [`query`]: one question, one answer.
 //! - [`text`]: names and durations as people read them. [`shown`]: a lock as lines and JSON show it.
 //!
 //! Computations (rates, order, filters, the screen, when a lock counts as lost) are apart from servers and terminals,
@@ -16,7 +16,6 @@ pub mod args;
 pub mod exec;
 pub mod failure;
 pub mod lock;
-pub mod metrics;
 pub mod query;
 pub mod server;
 pub mod shown;

@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser as _};
 use fairlock_cli::args::{Args, Subcommand};
 use fairlock_cli::failure::{self, Failure, SIGNALLED};
 use fairlock_cli::server::Target;
-use fairlock_cli::{exec, metrics, query, top};
+use fairlock_cli::{exec, query, top};
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
@@ -45,10 +45,6 @@ fn run(args: Args) -> Result<u8, Failure> {
         match &args.command {
             // Its signals are for the command that it runs.
             Subcommand::Exec(_) => run_command(args.command, target).await,
-            // A service that is told to end has done all that it should.
-            Subcommand::Metrics(metrics) if metrics.listen.is_some() => {
-                until_told(args.command, target).await.map(|_| 0)
-            }
             _ => until_told(args.command, target).await,
         }
     });
@@ -72,7 +68,6 @@ async fn run_command(command: Subcommand, target: Target) -> Result<u8, Failure>
     match command {
         Subcommand::Exec(args) => exec::run(&args, target).await,
         Subcommand::Top(args) => top::run(&args, target).await,
-        Subcommand::Metrics(args) => metrics::run(&args, target).await,
         Subcommand::Locks(args) => query::locks(&args, target).await,
         Subcommand::Info(args) => query::info(args, target).await,
         Subcommand::Break(args) => query::break_lock(args, target).await,

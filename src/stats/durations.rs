@@ -61,6 +61,7 @@ impl Durations {
             let count = histogram.count_between(0, bound);
             section.number(&format!("{name}_usec_le_{bound}"), count);
         }
+        section.number(&format!("{name}_usec_le_inf"), histogram.len());
         section.number(&format!("{name}_usec_sum"), self.sum);
         section.number(&format!("{name}_usec_count"), histogram.len());
     }

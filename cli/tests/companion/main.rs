@@ -2,19 +2,13 @@
 
 #![allow(missing_docs)]
 // A test that cannot go on panics; that is its way of failing.
-#![allow(
-    clippy::expect_used,
-    clippy::float_cmp,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod program;
 
 mod cluster;
 mod exec;
 mod loss;
-mod metrics;
 mod pages;
 mod questions;
 mod refusals;

@@ -5,7 +5,7 @@ use fairlock_testing::{Server, follow};
 use crate::program;
 
 const EXEC: &str = "exec k -- true";
-const ALL: [&str; 6] = [EXEC, "top --once", "metrics", "locks", "info k", "break k"];
+const ALL: [&str; 5] = [EXEC, "top --once", "locks", "info k", "break k"];
 
 #[test]
 fn every_command_says_what_is_wrong_with_the_server() {
@@ -44,10 +44,8 @@ fn a_user_needs_little() {
     }
     client.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE other holder LEASE 600000");
-    client.run("ACL SETUSER ben on >secret ~k +info");
+    client.run("ACL SETUSER ben on >secret ~k +info +fairlock.locks");
     let ben = |arguments: &str| program::start_as("ben:secret", server.port, arguments).end();
-    ben("metrics").said();
-    client.run("ACL SETUSER ben +fairlock.locks");
     assert_eq!(ben("locks --busy").said(), "");
     client.run("ACL SETUSER ben +scan");
     ben("locks").failed(69, "fairlock.info");
@@ -73,12 +71,10 @@ fn a_replica_shows_what_is_held_and_gives_no_locks() {
     for arguments in [EXEC, "break k"] {
         program::ended(replica.port, arguments).failed(69, "is a replica");
     }
-    let node = format!("node=\"127.0.0.1:{}\"", replica.port);
     for (arguments, text) in [
         ("top --once --interval 10ms", "is a replica"),
         ("locks", "k holder=ann held=? "),
         ("info k", "holder   ann "),
-        ("metrics", &format!("fairlock_replica{{{node}}} 1\n")),
     ] {
         let out = program::ended(replica.port, arguments).said();
         assert!(out.contains(text), "{out}");

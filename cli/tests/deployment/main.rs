@@ -73,11 +73,13 @@ fn the_manifests_fit_together() {
     let [server, metrics] = ["server", "metrics"].map(|name| of(&pod["containers"], "name", name));
     let port = &monitor["podMetricsEndpoints"][0]["port"];
     let port = &of(&metrics["ports"], "name", port.clone())["containerPort"];
-    assert_eq!(metrics["command"][3], format!(":{port}"));
+    assert_eq!(*port, 9121); // The default of redis_exporter.
     let claimed = &set["volumeClaimTemplates"][0]["metadata"]["name"];
-    for mount in server["volumeMounts"].as_array().expect("mounts") {
-        if mount["name"] != *claimed {
-            of(&pod["volumes"], "name", mount["name"].clone());
+    for container in [server, metrics] {
+        for mount in container["volumeMounts"].as_array().expect("mounts") {
+            if mount["name"] != *claimed {
+                of(&pod["volumes"], "name", mount["name"].clone());
+            }
         }
     }
 }
@@ -106,10 +108,13 @@ fn with_the_manifests_users_locks_survive_a_restart_and_metrics_and_probes_work(
     app.assert_has("FAIRLOCK.INFO orders", "owner, ann,");
 
     let url = secret["metrics-url"].as_str().expect("a URL");
-    let url = url.replace(":6379", &format!(":{}", server.port));
-    let mut metrics = Command::new(env!("CARGO_BIN_EXE_fairlock"));
-    metrics.args(["--url", &url, "metrics"]);
-    Program::start(&mut metrics).end().said();
+    let user = url.trim_start_matches("redis://").split([':', '@']);
+    let user: Vec<_> = user.take(2).collect();
+    let mut metrics = server.connect();
+    metrics.run(&format!("AUTH {}", user.join(" ")));
+    let script = text("examples/metrics/redis_exporter.lua");
+    let figures = metrics.raw(&[b"EVAL", script.as_bytes(), b"0"]);
+    figures.expect("what the script says");
 
     let containers = &of(&all, "kind", "StatefulSet")["spec"]["template"]["spec"]["containers"];
     let container = of(containers, "name", "server");

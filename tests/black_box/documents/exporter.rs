@@ -1,16 +1,21 @@
-//! The script by which `redis_exporter` gets the fields of `INFO fairlock` (`examples/metrics/redis_exporter.lua`).
+//! The script by which `redis_exporter` gets the fields of `INFO fairlock`, and the alerts and the dashboard that use
+//! them (`examples/metrics`).
 
 use std::collections::BTreeMap;
 
 use fairlock_testing::{Client, Server, paths};
 use redis::Value;
 
+fn example(name: &str) -> String {
+    let file = paths::root().join("examples/metrics").join(name);
+    std::fs::read_to_string(file).expect("an example")
+}
+
 /// What `redis_exporter` makes of the reply: names and numbers by turns.
-fn figures(client: &mut Client, command: &[u8]) -> BTreeMap<String, u64> {
-    let script = std::fs::read(paths::root().join("examples/metrics/redis_exporter.lua"));
-    let script = script.expect("the script");
+fn figures(client: &mut Client) -> BTreeMap<String, u64> {
+    let script = example("redis_exporter.lua");
     // It sends 0 as an argument, too.
-    let reply = client.raw(&[command, &script, b"0", b"0"]);
+    let reply = client.raw(&[b"EVAL", script.as_bytes(), b"0", b"0"]);
     let Ok(Value::Array(words)) = reply else {
         panic!("{reply:?}");
     };
@@ -22,7 +27,7 @@ fn figures(client: &mut Client, command: &[u8]) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn the_script_for_redis_exporter_has_every_number_of_info() {
+fn the_script_for_redis_exporter_has_every_number_of_info_and_the_examples_use_no_other() {
     let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k me LEASE 600000");
     let info = client.run("INFO fairlock");
@@ -33,9 +38,23 @@ fn the_script_for_redis_exporter_has_every_number_of_info() {
         .collect();
     assert!(numbers.len() > 60, "{numbers:?}");
     assert_eq!(numbers["fairlock_acquisitions_immediate"], 1);
-    assert_eq!(figures(&mut client, b"EVAL"), numbers);
-    // As with --lua-script-read-only, and the permissions that the page names.
-    client.run("ACL SETUSER exporter on nopass resetkeys resetchannels -@all +info +eval_ro");
+    // With the permissions that the page names.
+    client.run("ACL SETUSER exporter on nopass resetkeys resetchannels -@all +info +eval");
     client.run("AUTH exporter any");
-    assert_eq!(figures(&mut client, b"EVAL_RO"), numbers);
+    assert_eq!(figures(&mut client), numbers);
+
+    let dashboard = example("grafana-dashboard.json");
+    serde_json::from_str::<serde_json::Value>(&dashboard).expect("JSON");
+    let mut count = 0;
+    for text in [dashboard, example("fairlock-alerts.yml")] {
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        for field in words.filter(|word| word.starts_with("fairlock_")) {
+            // Of several fields it is what they begin with.
+            let is_start = field.ends_with('_');
+            let is_it = |name: &String| name == field || is_start && name.starts_with(field);
+            assert!(numbers.keys().any(is_it), "{field}");
+            count += 1;
+        }
+    }
+    assert!(count > 30, "{count}");
 }

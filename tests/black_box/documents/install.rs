@@ -108,6 +108,7 @@ fn installing_and_uninstalling_leaves_nothing() {
             "usr/local/share/fish/vendor_completions.d/fairlock.fish",
             0o644,
         ),
+        ("usr/local/share/fairlock/redis_exporter.lua", 0o644),
         ("usr/local/share/man/man1/fairlock-exec.1", 0o644),
         ("usr/local/share/man/man1/fairlock.1", 0o644),
         ("usr/local/share/zsh/site-functions/_fairlock", 0o644),
