@@ -46,8 +46,14 @@ fn a_lock_is_asked_for_at_its_own_master_and_all_that_answer_are_shown() {
         assert!(broken.contains(" was held by ann; it is free now"));
     }
 
+    let waiter = program::start(servers[2].port, "exec c -- true");
+    wait_until("it waits", || servers[1].blocked() == 1);
     servers[2].signal("KILL");
     servers[2].exit_code();
+    // The server that it was given is gone; it has learnt of the others.
+    servers[1].run("CLIENT KILL TYPE normal");
+    waiter.wait_for_error("Asking again");
+    wait_until("it waits again", || servers[1].blocked() == 1);
     let gone = format!("cannot reach the server at {}", nodes[2]);
     let shown = [top, "locks"].map(|arguments| {
         let ended = program::ended(port, arguments);
