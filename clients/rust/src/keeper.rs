@@ -52,6 +52,11 @@ impl Kept {
         let due = due.filter(|hold| is_due(hold.next().into(), hold.early()));
         due.cloned().collect()
     }
+
+    fn lose(&self) {
+        let holds = self.holds.values();
+        holds.for_each(|hold| hold.lose(Cause::Closed));
+    }
 }
 
 impl Core {
@@ -101,9 +106,8 @@ impl Core {
     /// Waits end, and what is held is lost.
     pub fn end(&self) {
         self.closing.send_replace(true);
-        let kept: Vec<_> = locked(&self.state).kept.drain().collect();
-        let holds = kept.iter().flat_map(|(_, kept)| kept.holds.values());
-        holds.for_each(|hold| hold.lose(Cause::Closed));
+        let kept = std::mem::take(&mut locked(&self.state).kept);
+        kept.values().for_each(Kept::lose);
     }
 
     /// Its time has changed.
@@ -152,12 +156,9 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        let Some(core) = self.core.upgrade() else {
-            return;
-        };
-        let kept = locked(&core.state).kept.remove(&self.runtime);
-        for hold in kept.iter().flat_map(|kept| kept.holds.values()) {
-            hold.lose(Cause::Closed);
+        if let Some(core) = self.core.upgrade() {
+            let kept = locked(&core.state).kept.remove(&self.runtime);
+            kept.iter().for_each(Kept::lose);
         }
     }
 }
