@@ -9,10 +9,12 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 
 /** An acquisition, in the thread of its caller. clients/protocol.md tells it in words. */
 final class Ask {
+    private final Thread caller = Thread.currentThread();
     final Locks locks;
     final Ears.Ear ear;
     final LockOptions options;
@@ -187,18 +189,17 @@ final class Ask {
     }
 
     /** Until then, or for a time; no longer than the wait, or than Locks is open. */
-    private synchronized void pause(BooleanSupplier isOver, long until) throws InterruptedException {
+    private void pause(BooleanSupplier isOver, long until) throws InterruptedException {
         while (!isOver.getAsBoolean() && now() < until) {
             if (closed != null) {
                 throw closed;
             } else if (now() >= deadline) {
                 throw late();
             }
-            try {
-                TimeUnit.NANOSECONDS.timedWait(this, Math.min(until, deadline) - now());
-            } catch (InterruptedException error) {
+            LockSupport.parkNanos(this, Math.min(until, deadline) - now()); // Waiting for a monitor would pin a virtual thread.
+            if (Thread.interrupted()) {
                 if (!isDeaf) {
-                    throw error;
+                    throw new InterruptedException();
                 }
                 wasInterrupted = true;
             }
@@ -206,9 +207,11 @@ final class Ask {
     }
 
     /** A message has come, or the subscription has ended; or what is waited for. */
-    synchronized void wake(boolean isMessage) {
-        isWoken |= isMessage;
-        notifyAll();
+    void wake(boolean isMessage) {
+        if (isMessage) {
+            isWoken = true;
+        }
+        LockSupport.unpark(caller);
     }
 
     void close(FairlockException why) {

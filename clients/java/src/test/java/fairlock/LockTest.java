@@ -10,7 +10,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import fairlock.FairlockException.LockLost;
 import io.lettuce.core.RedisClient;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 /** {@code Locks.get}: java.util.concurrent.locks.Lock with Redisson's owners; and what is Java's own in Locks. */
@@ -44,6 +46,24 @@ class LockTest extends Fixture {
         assertThrows(IllegalArgumentException.class, () -> LOCKS.get(name, LockOptions.options().session(true)));
         lock.lock();
         lock.unlock();
+    }
+
+    /** Up to JDK 23 that would pin a virtual thread: 256 that wait would be all that can run. */
+    @Test
+    void noMonitorIsWaitedFor() {
+        lock.lock();
+        CompletableFuture<Thread> waiting = new CompletableFuture<>();
+        CompletableFuture<Throwable> other = begin(() -> {
+            waiting.complete(Thread.currentThread());
+            lock.lock();
+            lock.unlock();
+        });
+        waits(name, 1);
+        until("it waits", () -> waiting.join().getState() == Thread.State.TIMED_WAITING);
+        StackTraceElement[] stack = waiting.join().getStackTrace();
+        lock.unlock();
+        assertNull(other.join());
+        assertTrue(Stream.of(stack).noneMatch(each -> each.getMethodName().equals("wait")), () -> Arrays.toString(stack));
     }
 
     @Test
