@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -170,6 +171,28 @@ func TestNoGoroutineIsLeftAfterTheRelease(t *testing.T) {
 		locks.Close()
 		client.Close()
 	}
+}
+
+// count of what go-redis logs.
+type count struct{ atomic.Int32 }
+
+func (c *count) Printf(context.Context, string, ...any) { c.Add(1) }
+
+func TestTheClientCanBeClosedRightAfterLocks(t *testing.T) {
+	var logged count
+	redis.SetLogger(&logged)
+	for n := 0; n < 20; n++ {
+		client := redis.NewClient(&redis.Options{Addr: address})
+		locks := fairlock.New(client)
+		held := acquire(t, locks)
+		waited := make(chan error)
+		go func() { waited <- locks.Run(ctx, t.Name(), func(context.Context, *fairlock.Held) error { return nil }) }()
+		until(t, "it waits", func() bool { info, _ := locks.Info(ctx, t.Name()); return info.Waiting == 1 })
+		expect(t, held.Release() == nil && <-waited == nil, "released")
+		locks.Close()
+		client.Close()
+	}
+	expect(t, logged.Load() == 0, "%d lines are logged", logged.Load())
 }
 
 func TestTheProgramOfTheREADMERuns(t *testing.T) {

@@ -80,7 +80,11 @@ func (l *Locks) listen(ctx context.Context, e *ear) error {
 	if its == nil {
 		its = &listener{locks: l, node: node, ears: map[string][]*ear{}, pubsub: node.Subscribe(context.Background())}
 		l.listeners[node] = its
-		context.AfterFunc(l.ctx, func() { its.pubsub.Close() })
+		l.calls.Add(1) // Whoever closes the client next would close it first, which go-redis logs.
+		context.AfterFunc(l.ctx, func() {
+			defer l.calls.Done()
+			its.pubsub.Close()
+		})
 		go its.receive()
 	}
 	e.listener, its.ears[e.channel] = its, append(its.ears[e.channel], e)
