@@ -30,7 +30,7 @@ import fairlock
 import fairlock.aio
 from fairlock._io import Listener
 from fairlock._options import Options
-from fairlock._threads import Threads, finish
+from fairlock._threads import Mutex, Threads, finish
 
 README = (pathlib.Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 numbers = itertools.count()
@@ -284,6 +284,17 @@ def test_a_connection_that_listens_is_over_once_it_cannot_be_written_to(error):
     listener = Listener(SimpleNamespace(mutex=threading.Lock), None, SimpleNamespace(send_command=fails))
     with pytest.raises(redis.ConnectionError, match=str(error)):
         finish(listener.send("UNSUBSCRIBE", b"channel"))
+    assert listener.is_over
+
+
+@pytest.mark.parametrize("error", [ValueError("closed file"), TypeError("argument must be an int, or have a fileno() method.")])
+def test_a_connection_that_is_cut_while_it_is_read_ends_quietly(error):
+    async def fails(_):
+        raise error
+
+    pool, connection = SimpleNamespace(release=lambda _: None), SimpleNamespace(disconnect=lambda _: None)
+    listener = Listener(SimpleNamespace(mutex=Mutex, receive=fails), pool, connection)
+    finish(listener.read())
     assert listener.is_over
 
 

@@ -70,7 +70,7 @@ class Listener:
         try:
             while not self.is_over:
                 await self._receive()
-        except (*Failure, CLOSED, ValueError) as failed:  # ValueError: it was cut while it was read.
+        except (*Failure, CLOSED, ValueError, TypeError) as failed:  # The last two: it was cut while it was read, TypeError by hiredis.
             error = redis_errors.ConnectionError(str(failed))
         finally:
             await self.cut()
