@@ -25,7 +25,7 @@ interface Library {
   close(line: Raw): void;
 }
 
-const PLAIN = { typeMapping: {} }; // whatever types the client has for itself
+const PLAIN = { typeMapping: {}, asap: false }; // whatever types and order the client has for itself
 const NODE_REDIS: Library = {
   call: (client, commands) => commands.map((words) => client.sendCommand(words, PLAIN)),
   duplicate: (client) => client.duplicate({ socket: { ...client.options.socket, reconnectStrategy: false, socketTimeout: undefined } }),
@@ -35,7 +35,9 @@ const NODE_REDIS: Library = {
   close: (line) => line.isOpen && line.destroy(),
 };
 
-const FRESH = { lazyConnect: true, retryStrategy: null, autoResendUnfulfilledCommands: false, enableReadyCheck: false, commandTimeout: undefined };
+const FRESH = {
+  lazyConnect: true, retryStrategy: null, autoResendUnfulfilledCommands: false, enableReadyCheck: false, commandTimeout: undefined, stringNumbers: false,
+};
 const IOREDIS: Library = {
   call: (client, commands) => commands.map(([command, ...rest]) => client.call(command, ...rest)),
   duplicate: (client) => client.duplicate(FRESH),
