@@ -25,7 +25,6 @@ import org.redisson.config.Config;
 public class Driver {
     private final RedissonClient redisson;
     private final Map<String, ExecutorService> threads = new ConcurrentHashMap<>();
-    private final Map<String, Thread> running = new ConcurrentHashMap<>();
 
     private Driver(RedissonClient redisson) {
         this.redisson = redisson;
@@ -98,18 +97,8 @@ public class Driver {
 
     private void take(String[] words) {
         String id = words[0];
-        String name = words[1];
-        if (words[2].equals("interrupt")) {
-            Thread thread = running.get(name);
-            if (thread != null) {
-                thread.interrupt();
-            }
-            answer(id, "done");
-            return;
-        }
-        ExecutorService thread = threads.computeIfAbsent(name, key -> Executors.newSingleThreadExecutor());
+        ExecutorService thread = threads.computeIfAbsent(words[1], key -> Executors.newSingleThreadExecutor());
         thread.execute(() -> {
-            running.put(name, Thread.currentThread());
             try {
                 answer(id, run(words));
             } catch (Throwable problem) {
@@ -151,8 +140,6 @@ public class Driver {
                 return owner(lock);
             case "holdCount":
                 return String.valueOf(lock.getHoldCount());
-            case "expire":
-                return String.valueOf(call(lock, "expire", number(words, 4), TimeUnit.MILLISECONDS));
             case "multiLock":
                 return String.valueOf(new RedissonMultiLock(lock, lock(words[4]))
                         .tryLock(number(words, 5), number(words, 6), TimeUnit.MILLISECONDS));

@@ -1,35 +1,23 @@
 //! What Redisson's fair lock promises, on a server with the module: each release, two JVMs.
 
 use fairlock_testing::redisson::{Answer, Driver, NEWEST, each_release};
-use fairlock_testing::{Client, Server, wait_until};
+use fairlock_testing::{Client, wait_until};
 
 use crate::interception::Interception;
 use crate::scenarios::QUEUE;
 
-/// A server with the module and two clients of it.
-pub struct Pair {
-    server: Server,
-    /// Looks.
-    pub client: Client,
-    pub a: Driver,
-    pub b: Driver,
-}
+/// How many wait.
+const WAITERS: usize = 4;
 
-/// Does something with each release, without interception and with it.
-pub fn each_pair(settings: &[&str], test: impl Fn(&mut Pair)) {
+/// Does something with two clients of each release, without interception and with it.
+fn each_pair(settings: &[&str], test: impl Fn(&mut Client, &[Driver; 2])) {
     Interception::each(|interception| {
         each_release(|release| {
             let server = interception.server(&[]);
-            let [a, b] = Driver::several([release, release], &server, settings);
-            let client = server.connect();
-            let mut pair = Pair {
-                server,
-                client,
-                a,
-                b,
-            };
-            test(&mut pair);
-            nothing_is_left(&mut pair.server.connect());
+            let pair = Driver::several([release; 2], &server, settings);
+            let mut client = server.connect();
+            test(&mut client, &pair);
+            nothing_is_left(&mut client);
         });
     });
 }
@@ -88,45 +76,34 @@ pub fn nothing_is_left(client: &mut Client) {
 
 #[test]
 fn threads_of_two_clients_are_served_in_the_order_they_asked() {
-    each_pair(&[], |pair| served_in_order(pair, 8));
-}
-
-#[test]
-fn a_short_patience_costs_no_place_while_the_lock_changes_hands() {
-    // Just enough for a woken client to come on a busy machine.
-    each_pair(&["fairLockWaitTimeout=4000"], |pair| {
-        served_in_order(pair, 4);
+    // A short patience costs no place: just enough for a woken client to come on a busy machine.
+    each_pair(&["fairLockWaitTimeout=4000"], |client, [a, b]| {
+        assert_eq!(a.run("holder", "lock k"), "true");
+        let driver = |n: usize| if n.is_multiple_of(2) { b } else { a };
+        let mut waiters = Vec::new();
+        for n in 0..WAITERS {
+            let operation = if n.is_multiple_of(3) {
+                "tryLock k 60000 60000"
+            } else {
+                "lock k"
+            };
+            waiters.push(queue(client, driver(n), &n.to_string(), operation));
+        }
+        assert_eq!(a.run("holder", "unlock k"), "done");
+        for (n, waiter) in waiters.into_iter().enumerate() {
+            // A served waiter holds the lock until the test has it unlock: no other can be inside.
+            assert_eq!(waiter.get(), "true", "waiter {n}");
+            assert_eq!(driver(n).run(&n.to_string(), "holdCount k"), "1");
+            assert_eq!(client.run(QUEUE).matches(':').count(), WAITERS - n - 1);
+            assert_eq!(driver(n).run(&n.to_string(), "unlock k"), "done");
+        }
     });
-}
-
-fn served_in_order(pair: &mut Pair, count: usize) {
-    let Pair { a, b, client, .. } = pair;
-    assert_eq!(a.run("holder", "lock k"), "true");
-    let driver = |n: usize| if n.is_multiple_of(2) { &*b } else { &*a };
-    let mut waiters = Vec::new();
-    for n in 0..count {
-        let operation = if n.is_multiple_of(3) {
-            "tryLock k 60000 60000"
-        } else {
-            "lock k"
-        };
-        waiters.push(queue(client, driver(n), &n.to_string(), operation));
-    }
-    assert_eq!(a.run("holder", "unlock k"), "done");
-    for (n, waiter) in waiters.into_iter().enumerate() {
-        // A served waiter holds the lock until the test has it unlock: no other can be inside.
-        assert_eq!(waiter.get(), "true", "waiter {n}");
-        assert_eq!(driver(n).run(&n.to_string(), "holdCount k"), "1");
-        assert_eq!(client.run(QUEUE).matches(':').count(), count - n - 1);
-        assert_eq!(driver(n).run(&n.to_string(), "unlock k"), "done");
-    }
 }
 
 #[test]
 fn a_lock_without_a_lease_lasts_as_long_as_its_client() {
     // A client renews after a third of it, if the machine lets it.
-    each_pair(&["lockWatchdogTimeout=6000"], |pair| {
-        let Pair { a, b, client, .. } = pair;
+    each_pair(&["lockWatchdogTimeout=6000"], |client, [a, b]| {
         assert_eq!(a.run("1", "lock k"), "true");
         let holder = client.holders("k");
         let waiter = queue(client, b, "1", "lock k");
@@ -147,8 +124,7 @@ fn a_lock_without_a_lease_lasts_as_long_as_its_client() {
 
 #[test]
 fn a_wait_that_is_given_up_leaves_nothing_behind() {
-    each_pair(&[], |pair| {
-        let Pair { a, b, client, .. } = pair;
+    each_pair(&[], |client, [a, b]| {
         assert_eq!(a.run("1", "lock k"), "true");
         for operation in [
             "tryLock k 1000 1000",

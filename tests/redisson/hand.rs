@@ -1,11 +1,11 @@
 //! A client of Redisson's newest release that the test controls: it asks on request, for any owner, with any patience
-//! and lease.
+//! and lease, by any clock.
 
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fairlock_testing::redisson::harvest::{SCRIPTS, script};
-use fairlock_testing::redisson::keys;
+use fairlock_testing::redisson::{arguments, keys};
 use fairlock_testing::{Client, Server};
 
 use crate::scenarios::QUEUE;
@@ -13,14 +13,14 @@ use crate::scenarios::QUEUE;
 /// The patience of `lock()`, in milliseconds.
 pub const PATIENCE: u64 = 300_000;
 const LEASE: u64 = 30_000;
-/// Milliseconds for which an unlock that is sent twice is known.
-const LATCH: &str = "13500";
 /// A script's reply when the owner has the lock.
 pub const ACQUIRED: &str = "(nil)";
 
 /// The owners' connection.
 pub struct Hand {
     pub client: Client,
+    /// How far its clock is ahead of the server's, in milliseconds.
+    pub ahead: i64,
     /// Requests so far; each has a latch of its own.
     requests: usize,
 }
@@ -29,9 +29,9 @@ impl Hand {
     pub fn of(server: &Server) -> Self {
         // It takes a JVM to get them: not while leases run.
         LazyLock::force(&SCRIPTS);
-        let client = server.connect();
         Self {
-            client,
+            client: server.connect(),
+            ahead: 0,
             requests: 0,
         }
     }
@@ -42,33 +42,27 @@ impl Hand {
     }
 
     pub fn lock_for(&mut self, owner: &str, patience: u64, lease: u64) -> String {
-        let [lease, patience] = [lease, patience].map(|number| number.to_string());
-        self.eval("lock", &[&lease, owner, &patience, &now().to_string()])
-    }
-
-    /// As [`Hand::lock`], by a clock that is an hour ahead.
-    pub fn lock_ahead(&mut self, owner: &str) -> String {
-        let ahead = now() + 3_600_000;
-        let [lease, patience] = [LEASE, PATIENCE].map(|number| number.to_string());
-        self.eval("lock", &[&lease, owner, &patience, &ahead.to_string()])
+        self.eval("lock", owner, patience, lease)
     }
 
     /// Asks for `k` once, and does not wait.
     pub fn try_lock(&mut self, owner: &str) -> String {
-        let [lease, patience] = [LEASE, PATIENCE].map(|number| number.to_string());
-        self.eval("try-lock", &[&lease, owner, &now().to_string(), &patience])
+        self.eval("try-lock", owner, PATIENCE, LEASE)
+    }
+
+    #[track_caller]
+    pub fn renew(&mut self, owner: &str) {
+        assert_eq!(self.eval("renew", owner, PATIENCE, LEASE), "[1]", "{owner}");
     }
 
     #[track_caller]
     pub fn unlock(&mut self, owner: &str) {
-        let (lease, now) = (LEASE.to_string(), now().to_string());
-        let arguments = ["0", &lease, owner, &now, "PUBLISH", LATCH];
-        assert_eq!(self.eval("unlock", &arguments), "1", "{owner}");
+        assert_eq!(self.eval("unlock", owner, PATIENCE, LEASE), "1", "{owner}");
     }
 
     /// Leaves the queue of `k`.
     pub fn leave(&mut self, owner: &str, patience: u64) -> String {
-        self.eval("leave", &[owner, &patience.to_string()])
+        self.eval("leave", owner, patience, LEASE)
     }
 
     /// The queue of `k`.
@@ -77,36 +71,48 @@ impl Hand {
     }
 
     /// How many milliseconds a waiter's deadline is away.
-    pub fn patience_left(&mut self, owner: &str) -> i64 {
-        self.deadline(owner) - i64::try_from(now()).expect("small")
-    }
-
-    /// A waiter's score, in milliseconds.
     #[allow(clippy::cast_possible_truncation)]
-    pub fn deadline(&mut self, owner: &str) -> i64 {
+    pub fn patience_left(&mut self, owner: &str) -> i64 {
         let score = format!("ZSCORE redisson_lock_timeout:{{k}} {owner}");
         let score: f64 = self.client.run(&score).parse().expect("a score");
         // Half a millisecond in it is a mark of the packages' scripts.
-        score as i64
+        score as i64 - i64::try_from(now()).expect("small")
     }
 
-    fn eval(&mut self, role: &str, arguments: &[&str]) -> String {
+    fn eval(&mut self, role: &str, owner: &str, patience: u64, lease: u64) -> String {
         self.requests += 1;
-        let words = call(role, "k", &format!("{:x}", self.requests), arguments);
+        let latch = format!("{:x}", self.requests);
+        let now = now().saturating_add_signed(self.ahead);
+        let words = call(role, ("k", owner), &latch, [lease, patience, now]);
         let reply = self.client.run_words(&words);
         assert!(!reply.starts_with("(error)"), "{role}: {reply}");
         reply
     }
 }
 
-/// The words of a script's call, by its text.
-pub fn call(role: &str, lock: &str, latch: &str, arguments: &[&str]) -> Vec<Vec<u8>> {
+/// The words of a script's call for an owner of a lock, by its text, with a lease, a patience and the client's time.
+pub fn call(role: &str, (lock, owner): (&str, &str), latch: &str, times: [u64; 3]) -> Vec<Vec<u8>> {
     let (script, keys) = (script(role), keys(lock, latch));
     let keys = script.keys_of(&keys);
-    let count = keys.len().to_string().into_bytes();
-    let mut words = vec![b"EVAL".to_vec(), script.text.clone(), count];
+    let [lease, patience, now] = times.map(|time| time.to_string());
+    let argument = |name: &&str| match *name {
+        "lease" => lease.clone(),
+        "owner" => owner.to_owned(),
+        "wait" => patience.clone(),
+        "now" => now.clone(),
+        "publish" => "PUBLISH".to_owned(),
+        // For how long an unlock that is sent twice is known.
+        "latch" => "13500".to_owned(),
+        _ => "0".to_owned(),
+    };
+    let mut words = vec![b"EVAL".to_vec(), script.text.clone()];
+    words.push(keys.len().to_string().into_bytes());
     words.extend(keys.iter().map(|key| key.as_bytes().to_vec()));
-    words.extend(arguments.iter().map(|word| word.as_bytes().to_vec()));
+    words.extend(
+        arguments(role)
+            .iter()
+            .map(|name| argument(name).into_bytes()),
+    );
     words
 }
 

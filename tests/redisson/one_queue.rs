@@ -135,7 +135,8 @@ fn scripts_cost_a_poller_no_place_though_it_has_not_asked_at_the_new_master_yet(
             hand.client.run(POLL);
         }
         // By its client's clock the score of the head has passed.
-        hand.lock_ahead("s");
+        hand.ahead = 3_600_000;
+        hand.lock("s", PATIENCE);
         assert_eq!(hand.queue(), "[p, s]");
     }
 }

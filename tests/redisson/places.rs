@@ -1,15 +1,15 @@
-//! What a turn, a dead waiter and a deleted queue cost the others, step by step: natively no more than where the
-//! scripts run as Lua.
+//! What users have reported over the years, step by step: what clocks, expiries, lost scores, turns and dead waiters
+//! cost those that live. Natively no waiter loses its place. Where the scripts run as Lua, as on a plain server, a
+//! client of Redisson does, and a waiter that is blocked in the server does not. `docs/redisson-issues.md` has the
+//! issues' numbers.
 
 use std::time::{Duration, Instant};
 
-use fairlock_testing::redisson::{Driver, NEWEST};
 use fairlock_testing::{Client, wait_until};
 
-use crate::conformance::{nothing_is_left, queue, wait_for_queue};
+use crate::conformance::nothing_is_left;
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
 use crate::interception::Interception;
-use crate::scenarios::{self, SETTINGS};
 
 /// Long enough for a client that comes at once.
 const TURN: Duration = Duration::from_secs(1);
@@ -17,12 +17,95 @@ const TURN: Duration = Duration::from_secs(1);
 const AMPLE_TURN: Duration = Duration::from_secs(3);
 /// No test waits for its end.
 const LONG_TURN: Duration = Duration::from_mins(1);
+/// A lease that is not over before all wait, in milliseconds.
+const LEASE: u64 = 5000;
+/// Far more than a lease and a patience, in milliseconds.
+const TEN_MINUTES: i64 = 600_000;
 
 /// Some time passes, by the server's clock.
 fn pass(client: &mut Client, time: Duration) {
     client.run(&format!("SET hourglass 1 PX {}", time.as_millis()));
     wait_until("the hourglass has run out", || {
         client.run("EXISTS hourglass") == "0"
+    });
+}
+
+/// A holder, and steps before a waiter joins and after it, by which only a client of Redisson loses its place, and only
+/// where the scripts run as Lua, when the next one asks.
+fn costs_no_place(before: impl Fn(&mut Hand), after: impl Fn(&mut Hand)) {
+    Interception::each(|interception| {
+        for blocks in [false, true] {
+            let server = interception.server(&[]);
+            let mut hand = Hand::of(&server);
+            assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
+            before(&mut hand);
+            let _blocked = blocks.then(|| server.block("FAIRLOCK.ACQUIRE k waiter"));
+            if !blocks {
+                assert_ne!(hand.lock("waiter", PATIENCE), ACQUIRED);
+            }
+            hand.ahead = 0;
+            after(&mut hand);
+            hand.ahead = 0;
+            assert_ne!(hand.lock("next", PATIENCE), ACQUIRED);
+            let keeps_place = blocks || interception.is_on();
+            let queue = ["[next]", "[waiter, next]"][usize::from(keeps_place)];
+            assert_eq!(hand.queue(), queue, "blocked: {blocks}");
+        }
+    });
+}
+
+#[test]
+fn a_waiter_ahead_that_leaves_costs_no_place() {
+    // It adds a millisecond to the deadlines of all behind it, and takes ten minutes back.
+    costs_no_place(
+        |hand| assert_ne!(hand.lock("ahead", 1), ACQUIRED),
+        |hand| assert_eq!(hand.leave("ahead", 600_000), "(nil)"),
+    );
+}
+
+#[test]
+fn a_client_whose_clock_is_ahead_costs_no_place() {
+    costs_no_place(
+        |_| (),
+        |hand| {
+            hand.ahead = TEN_MINUTES;
+            assert_ne!(hand.try_lock("fast"), ACQUIRED);
+        },
+    );
+}
+
+#[test]
+fn a_client_whose_clock_is_behind_costs_no_place() {
+    costs_no_place(|hand| hand.ahead = -TEN_MINUTES, |_| ());
+}
+
+/// As by `expire()` on the lock, or by a multi-lock with a lease.
+#[test]
+fn an_expiry_set_on_the_queue_costs_no_place() {
+    costs_no_place(
+        |_| (),
+        |hand| {
+            for key in ["redisson_lock_queue:{k}", "redisson_lock_timeout:{k}"] {
+                hand.client.run(&format!("PEXPIRE {key} 1"));
+            }
+            pass(&mut hand.client, Duration::from_millis(20));
+        },
+    );
+}
+
+#[test]
+fn a_waiter_outlives_its_patience() {
+    Interception::each(|interception| {
+        let server = interception.server(&[]);
+        let mut hand = Hand::of(&server);
+        assert_eq!(hand.lock_for("jvm:1", PATIENCE, LEASE), ACQUIRED);
+        assert_ne!(hand.lock("waiter", 1), ACQUIRED);
+        hand.renew("jvm:1");
+        assert_ne!(hand.lock("waiter", 1), ACQUIRED);
+        pass(&mut hand.client, Duration::from_millis(LEASE + 2));
+        assert_ne!(hand.lock("next", PATIENCE), ACQUIRED);
+        let is_first = hand.queue() == "[waiter, next]";
+        assert_eq!(is_first, interception.is_on());
     });
 }
 
@@ -84,41 +167,85 @@ fn a_waiter_behind_a_blocked_one_keeps_its_place() {
 fn a_dead_waiter_costs_no_more_than_its_own_patience() {
     Interception::each(|interception| {
         let server = interception.server_with_turn(LONG_TURN);
-        let [living] = Driver::several([NEWEST], &server, &[]);
         let mut hand = Hand::of(&server);
-        // Not over before all wait.
-        assert_eq!(hand.lock_for("jvm:1", PATIENCE, 8000), ACQUIRED);
+        assert_eq!(hand.lock_for("jvm:1", PATIENCE, LEASE), ACQUIRED);
         assert_ne!(hand.lock("dead:1", 200), ACQUIRED);
-        let waiter = queue(&mut hand.client, &living, "1", "lock k");
+        assert_ne!(hand.lock("living", PATIENCE), ACQUIRED);
         wait_until("the lease is over", || {
             hand.client.run("HEXISTS k jvm:1") == "0"
         });
         let over = Instant::now();
-        assert_eq!(waiter.get(), "true");
+        wait_until("it has the lock", || {
+            hand.lock("living", PATIENCE) == ACQUIRED
+        });
         let took = over.elapsed();
         assert!(took < LONG_TURN / 2, "{took:?}");
     });
 }
 
+/// From 3.32.0 on, Lua tells it to come back in 0 ms.
 #[test]
-fn the_waiters_of_a_dead_client_do_not_come_back_into_a_deleted_queue() {
+fn a_waiter_behind_a_dead_head_is_told_to_ask_when_its_turn_is_over() {
     Interception::each(|interception| {
-        let server = interception.server_with_turn(scenarios::TURN);
-        let dead = Driver::several([NEWEST; 2], &server, SETTINGS);
+        let server = interception.server_with_turn(LONG_TURN);
         let mut hand = Hand::of(&server);
-        let removals = [
+        assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
+        for waiter in ["dead:1", "living"] {
+            assert_ne!(hand.lock(waiter, PATIENCE), ACQUIRED);
+        }
+        hand.unlock("jvm:1");
+        let told = hand.lock("living", PATIENCE);
+        let sleep: i64 = told.parse().expect("a time");
+        assert_eq!(sleep > 0, interception.is_on(), "{told}");
+    });
+}
+
+/// The deadlines of all are lost, and later that of the head alone.
+#[test]
+fn waiters_whose_deadlines_are_lost_wait_once_and_hold_up_none() {
+    Interception::each(|interception| {
+        let server = interception.server_with_turn(TURN);
+        let mut hand = Hand::of(&server);
+        assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
+        let ask = |hand: &mut Hand| {
+            for waiter in ["dead:1", "living"] {
+                assert_ne!(hand.lock(waiter, PATIENCE), ACQUIRED);
+            }
+        };
+        ask(&mut hand);
+        hand.client.run("DEL redisson_lock_timeout:{k}");
+        ask(&mut hand);
+        let once = "[dead:1, living]";
+        assert_eq!(hand.queue() == once, interception.is_on());
+        hand.client.run("ZREM redisson_lock_timeout:{k} dead:1");
+        hand.unlock("jvm:1");
+        if interception.is_on() {
+            wait_until("it has the lock", || {
+                hand.lock("living", PATIENCE) == ACQUIRED
+            });
+        } else {
+            pass(&mut hand.client, TURN * 2);
+            assert_ne!(hand.lock("living", PATIENCE), ACQUIRED);
+        }
+    });
+}
+
+#[test]
+fn dead_waiters_do_not_come_back_into_a_deleted_queue() {
+    Interception::each(|interception| {
+        let server = interception.server_with_turn(TURN);
+        let mut hand = Hand::of(&server);
+        for removal in [
             "DEL k redisson_lock_queue:{k} redisson_lock_timeout:{k}",
             "FLUSHALL",
-        ];
-        for (driver, removal) in dead.iter().zip(removals) {
+        ] {
             assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
-            for thread in ["1", "2", "3"] {
-                queue(&mut hand.client, driver, thread, "lock k");
+            for waiter in ["dead:1", "dead:2", "dead:3"] {
+                assert_ne!(hand.lock(waiter, PATIENCE), ACQUIRED);
             }
-            driver.kill();
             hand.client.run(removal);
             assert_eq!(hand.try_lock("jvm:2"), ACQUIRED, "{removal}");
-            wait_for_queue(&mut hand.client, "k", 0);
+            wait_until("the queue is empty", || hand.queue() == "[]");
             pass(&mut hand.client, TURN);
             assert_eq!(hand.queue(), "[]", "{removal}");
             hand.unlock("jvm:2");

@@ -4,7 +4,7 @@ use std::fmt;
 
 use fairlock_testing::Dice;
 use fairlock_testing::redisson::harvest::Script;
-use fairlock_testing::redisson::keys;
+use fairlock_testing::redisson::{self, keys};
 
 use crate::hand::now;
 
@@ -90,13 +90,12 @@ impl Case {
             _ => arguments.get(1).map_or(owner, String::as_str),
         };
         let number = |index: usize| arguments.get(index).and_then(|text| text.parse().ok());
-        let (wait, client) = match (script.role, script.text.len()) {
-            ("lock", 1181) => (5000.0, number(3)),
-            ("lock" | "lock-non-reentrant", _) => (number(2).unwrap_or(0.0), number(3)),
-            ("unlock", _) => (0.0, number(3)),
-            ("force-unlock", _) => (0.0, number(1)),
-            _ => (0.0, number(2)),
+        let wait = match script.role {
+            "lock" if is_oldest(script) => 5000.0,
+            "lock" | "lock-non-reentrant" => number(2).unwrap_or(0.0),
+            _ => 0.0,
         };
+        let client = number(clock(script));
         let goes_by_position = script.role == "lock" && matches!(script.text.len(), 1453 | 1474);
         let [lock, queue, scores, _, latch] = &keys;
         for question in [
@@ -233,12 +232,7 @@ fn call(
         let changed = dice.usize(..arguments.len());
         let strange = dice.pick(STRANGE);
         // By a clock that is years off, Lua drops its own caller, or leaves the dead.
-        let clock = match script.role {
-            "force-unlock" => 1,
-            "try-lock" | "try-lock-non-reentrant" => 2,
-            _ => 3,
-        };
-        let is_time = changed == clock && strange.parse::<f64>().is_ok();
+        let is_time = changed == clock(script) && strange.parse::<f64>().is_ok();
         let strange = if is_time { "x" } else { strange };
         strange.clone_into(&mut arguments[changed]);
     }
@@ -269,6 +263,15 @@ fn call(
     (words, arguments)
 }
 
+/// Which argument is the client's time.
+fn clock(script: &Script) -> usize {
+    match script.role {
+        "force-unlock" => 1,
+        "try-lock" | "try-lock-non-reentrant" => 2,
+        _ => 3,
+    }
+}
+
 const STRANGE: &[&str] = &[
     "",
     "x",
@@ -286,32 +289,33 @@ const STRANGE: &[&str] = &[
 
 /// ARGV in the script's order.
 fn arguments(script: &Script, owner: &str, now: u64, dice: &mut Dice) -> Vec<String> {
-    let lease = dice.pick(&["30000", "1000", "600000"]).to_owned();
-    let owner = owner.to_owned();
-    let wait = dice
-        .pick(&["300000", "5000", "300000", "0", "9223372036854775807"])
-        .to_owned();
     let skew = dice.pick(&[0, 0, 0, 0, 3, -600_000, 600_000]);
     let time = now.saturating_add_signed(skew);
-    let message = "0".to_owned();
-    let publish = dice
-        .pick(&["PUBLISH", "PUBLISH", "SPUBLISH", "publish"])
-        .to_owned();
-    let latch = dice.pick(&["13500", "20000"]).to_owned();
-    let now = time.to_string();
-    let mut arguments = match script.role {
-        "try-lock" | "try-lock-non-reentrant" => vec![lease, owner, now, wait],
-        // The oldest form has the end of its wait in the third argument.
-        "lock" if script.text.len() == 1181 => vec![lease, owner, (time + 5000).to_string(), now],
-        "lock" | "lock-non-reentrant" => vec![lease, owner, wait, now],
-        "unlock" => vec![message, lease, owner, now, publish, latch],
-        "force-unlock" => vec![message, now, publish],
-        "leave" => vec![owner, wait],
-        _ => vec![lease, owner],
-    };
-    if script.role.ends_with("non-reentrant") {
-        arguments.push("NON_REENTRANT_REACQUIRE".to_owned());
-    }
-    arguments.truncate(script.arguments);
-    arguments
+    let role = script.role.trim_end_matches("-non-reentrant");
+    let names = redisson::arguments(role).iter();
+    names
+        .chain(&["error"])
+        .take(script.arguments)
+        .map(|name| match *name {
+            "lease" => dice.pick(&["30000", "1000", "600000"]).to_owned(),
+            "owner" => owner.to_owned(),
+            // The oldest form has the end of its wait.
+            "wait" if is_oldest(script) => (time + 5000).to_string(),
+            "wait" => dice
+                .pick(&["300000", "5000", "300000", "0", "9223372036854775807"])
+                .to_owned(),
+            "now" => time.to_string(),
+            "publish" => dice
+                .pick(&["PUBLISH", "PUBLISH", "SPUBLISH", "publish"])
+                .to_owned(),
+            "latch" => dice.pick(&["13500", "20000"]).to_owned(),
+            "error" => "NON_REENTRANT_REACQUIRE".to_owned(),
+            _ => "0".to_owned(),
+        })
+        .collect()
+}
+
+/// The script that takes the lock before 3.11.1.
+fn is_oldest(script: &Script) -> bool {
+    script.role == "lock" && script.text.len() == 1181
 }

@@ -2,25 +2,11 @@
 //! and in a cluster.
 
 use fairlock_testing::cluster::Cluster;
-use fairlock_testing::redisson::{Driver, Options, each_release};
+use fairlock_testing::redisson::{Driver, each_release};
 use fairlock_testing::{Blocked, Client, Server, follow};
 
 use crate::conformance::{nothing_is_left, queue, wait_for_queue};
 use crate::interception::Interception;
-
-/// Two clients of the same servers, connected.
-fn two_clients(release: &str, mode: &str, ports: &[u16]) -> [Driver; 2] {
-    let start = || {
-        Driver::spawn(&Options {
-            release,
-            mode,
-            ports,
-            settings: &[],
-            clock: None,
-        })
-    };
-    [start(), start()].map(|starting| starting.ready())
-}
 
 fn each_setting(test: impl Fn(&str, Interception)) {
     Interception::each(|interception| each_release(|release| test(release, interception)));
@@ -53,7 +39,7 @@ fn goes_from_hand_to_hand(server: &Server, a: &Driver, b: &Driver, lock: &str) {
 fn one_server() {
     each_setting(|release, interception| {
         let server = interception.server(&[]);
-        let [a, b] = two_clients(release, "single", &[server.port]);
+        let [a, b] = Driver::several([release; 2], &server, &[]);
         goes_from_hand_to_hand(&server, &a, &b, "k");
         goes_from_hand_to_hand(&server, &a, &b, "shop{7}:x");
     });
@@ -69,7 +55,7 @@ fn a_master_with_two_replicas() {
             follow(replica, master);
         }
         let ports = servers.each_ref().map(|server| server.port);
-        let [a, b] = two_clients(release, "replicated", &ports);
+        let [a, b] = Driver::of("replicated", &ports, [release; 2], &[]);
         goes_from_hand_to_hand(master, &a, &b, "k");
         for replica in replicas {
             nothing_is_left(&mut replica.connect());
@@ -98,7 +84,7 @@ fn a_cluster_of_three_masters() {
         let options = ["--fairlock.pubsub", "both", "--fairlock.clock-skew", "0"];
         let cluster = Cluster::start(3, 0, &[&interception.options()[..], &options].concat());
         let ports: Vec<u16> = cluster.nodes().map(|node| node.port).collect();
-        let [a, b] = two_clients(release, "cluster", &ports);
+        let [a, b] = Driver::of("cluster", &ports, [release; 2], &[]);
         // One for each master.
         for (server, lock) in cluster.masters.iter().zip(["b", "c", "a"]) {
             assert_eq!(server.connect().run(&format!("EXISTS {lock}")), "0");

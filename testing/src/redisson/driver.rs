@@ -9,7 +9,6 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::clock::MovableClock;
 use crate::redisson::releases;
 use crate::server::Server;
 use crate::wait::give_up;
@@ -37,20 +36,6 @@ const FRUGAL: [&str; 5] = [
 /// The receivers of answers, by request; `None` once the client has ended.
 type Pending = Arc<Mutex<Option<HashMap<u64, Sender<String>>>>>;
 
-/// How to start a client.
-pub struct Options<'a> {
-    /// Its release.
-    pub release: &'a str,
-    /// `single`, `replicated` or `cluster`.
-    pub mode: &'a str,
-    /// The ports of its servers, on 127.0.0.1.
-    pub ports: &'a [u16],
-    /// Settings of `Config`, such as `fairLockWaitTimeout=2000`. A release ignores those that it does not have.
-    pub settings: &'a [&'a str],
-    /// Its wall clock, if that is not the machine's.
-    pub clock: Option<&'a MovableClock>,
-}
-
 /// A client; killed when dropped, without closing anything.
 pub struct Driver {
     process: Mutex<Child>,
@@ -68,45 +53,69 @@ pub struct Answer {
 }
 
 impl Driver {
-    /// Clients of one server, one for each release, that start at the same time.
+    /// Clients of one server, one for each release, with settings of `Config` such as `fairLockWaitTimeout=2000`. A
+    /// release ignores those that it does not have.
     pub fn several<const N: usize>(
         releases: [&str; N],
         server: &Server,
         settings: &[&str],
     ) -> [Self; N] {
-        let ports = &[server.port];
-        let started = releases.map(|release| {
-            Self::spawn(&Options {
-                release,
-                mode: "single",
-                ports,
-                settings,
-                clock: None,
-            })
-        });
-        started.map(Starting::ready)
+        Self::of("single", &[server.port], releases, settings)
     }
 
-    /// Starts a client without waiting until it is connected.
-    pub fn spawn(options: &Options<'_>) -> Starting {
-        let addresses: Vec<String> = options.ports.iter().copied().map(address).collect();
+    /// Clients of `single`, `replicated` or `cluster` servers on these ports of 127.0.0.1. They start at the same time.
+    #[track_caller]
+    pub fn of<const N: usize>(
+        mode: &str,
+        ports: &[u16],
+        releases: [&str; N],
+        settings: &[&str],
+    ) -> [Self; N] {
+        let addresses: Vec<String> = ports.iter().copied().map(address).collect();
+        let addresses = addresses.join(",");
+        let arguments = [&["Driver", mode, &addresses], settings].concat();
+        let starting = releases.map(|release| Self::start(release, &arguments));
+        starting.map(|(driver, ready)| {
+            let ready = ready.recv_timeout(give_up());
+            assert!(ready.is_ok(), "the client does not start");
+            driver
+        })
+    }
+
+    /// Starts a client, which then says when it is connected.
+    fn start(release: &str, arguments: &[&str]) -> (Self, Receiver<()>) {
         let mut command = Command::new("java");
         command.args(FRUGAL);
         for package in OPENED {
             command.arg(format!("--add-opens=java.base/java.{package}=ALL-UNNAMED"));
         }
-        let folder = releases::folder(options.release);
+        let folder = releases::folder(release);
         let archive = folder.join("driver.jsa");
-        command
+        let errors = tempfile::tempfile().expect("a file");
+        let mut process = command
             .arg(format!("-XX:SharedArchiveFile={}", archive.display()))
             .arg("-cp")
             .arg(folder.join("*"))
-            .args(["Driver", options.mode, &addresses.join(",")])
-            .args(options.settings);
-        if let Some(clock) = options.clock {
-            clock.give_to(&mut command);
-        }
-        Starting::new(&mut command)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors.try_clone().expect("the file"))
+            .spawn()
+            .expect("java is installed");
+        let input = process.stdin.take().expect("a pipe");
+        let output = process.stdout.take().expect("a pipe");
+        let (sender, ready) = mpsc::channel();
+        let pending = Pending::new(Mutex::new(Some(HashMap::new())));
+        let answers = Arc::clone(&pending);
+        thread::spawn(move || take_answers(output, &sender, &answers));
+        let driver = Self {
+            process: Mutex::new(process),
+            input: Mutex::new(input),
+            pending,
+            next: AtomicU64::new(0),
+            errors,
+        };
+        (driver, ready)
     }
 
     /// Lets a thread of the client do something: `lock k`, `tryLock k 200 1000`, `unlock k`, ...
@@ -173,46 +182,6 @@ impl Answer {
             Err(TryRecvError::Disconnected) => Some("gone".to_owned()),
             Err(TryRecvError::Empty) => None,
         }
-    }
-}
-
-/// A client that may not be connected yet.
-pub struct Starting {
-    driver: Driver,
-    ready: Receiver<()>,
-}
-
-impl Starting {
-    fn new(command: &mut Command) -> Self {
-        let errors = tempfile::tempfile().expect("a file");
-        let mut process = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(errors.try_clone().expect("the file"))
-            .spawn()
-            .expect("java is installed");
-        let input = process.stdin.take().expect("a pipe");
-        let output = process.stdout.take().expect("a pipe");
-        let (sender, ready) = mpsc::channel();
-        let pending = Pending::new(Mutex::new(Some(HashMap::new())));
-        let answers = Arc::clone(&pending);
-        thread::spawn(move || take_answers(output, &sender, &answers));
-        let driver = Driver {
-            process: Mutex::new(process),
-            input: Mutex::new(input),
-            pending,
-            next: AtomicU64::new(0),
-            errors,
-        };
-        Self { driver, ready }
-    }
-
-    /// Waits until it is connected.
-    #[track_caller]
-    pub fn ready(self) -> Driver {
-        let ready = self.ready.recv_timeout(give_up());
-        assert!(ready.is_ok(), "the client does not start");
-        self.driver
     }
 }
 

@@ -10,8 +10,20 @@ mod releases;
 
 use crate::lua;
 
-pub use driver::{Answer, Driver, Options, Starting};
+pub use driver::{Answer, Driver};
 pub use releases::{NEWEST, OLD, each_release, folder, releases};
+
+/// What the newest script of a role takes as arguments, in its order. Older ones lack the last.
+pub fn arguments(role: &str) -> &'static [&'static str] {
+    match role {
+        "try-lock" => &["lease", "owner", "now", "wait"],
+        "lock" => &["lease", "owner", "wait", "now"],
+        "unlock" => &["message", "lease", "owner", "now", "publish", "latch"],
+        "force-unlock" => &["message", "now", "publish"],
+        "leave" => &["owner", "wait"],
+        _ => &["lease", "owner"],
+    }
+}
 
 /// What scripts call a lock by, in their order: the lock, its queue, its scores, its channel, and the latch of one
 /// unlocking.

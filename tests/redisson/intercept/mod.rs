@@ -34,16 +34,7 @@ fn by_text(role: &str) -> Vec<Vec<u8>> {
 }
 
 fn text_by(role: &str, lock: &str, owner: &str) -> Vec<Vec<u8>> {
-    let now = &now().to_string();
-    let arguments = match role {
-        "try-lock" => vec!["30000", owner, now, "300000"],
-        "lock" => vec!["30000", owner, "300000", now],
-        "unlock" => vec!["0", "30000", owner, now, "PUBLISH", "13500"],
-        "force-unlock" => vec!["0", now, "PUBLISH"],
-        "leave" => vec![owner, "300000"],
-        _ => vec!["30000", owner],
-    };
-    hand::call(role, lock, "1f", &arguments)
+    hand::call(role, (lock, owner), "1f", [30_000, 300_000, now()])
 }
 
 /// A client of a server that has the scripts.
