@@ -8,7 +8,7 @@
 //! - [`lua`]: the commands as scripts;
 //! - [`redisson`]: its releases, its scripts, and real clients in a JVM;
 //! - [`resp`]: the protocol, for tests that read what comes back themselves;
-//! - [`dice`]: random numbers that a seed determines; [`clock`]: a wall clock that a test sets;
+//! - [`dice`]: random numbers that a seed determines; [`forms`]: random commands;
 //! - [`native`]: libraries in C that a test has built; [`paths`]: where things lie.
 
 // A test fails by a panic.
@@ -21,10 +21,11 @@
 )]
 
 pub mod client;
-pub mod clock;
+mod clock;
 pub mod cluster;
 pub mod commands;
 pub mod dice;
+pub mod forms;
 pub mod lua;
 pub mod native;
 pub mod paths;
@@ -35,7 +36,6 @@ pub mod server;
 mod wait;
 
 pub use client::{Blocked, Client, Listener, Message, WAKE_UPS, Wire, show};
-pub use clock::MovableClock;
 pub use dice::Dice;
 pub use program::{Ended, Program, is_alive};
 pub use server::{Launch, Server, follow, send_signal};

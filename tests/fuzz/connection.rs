@@ -12,21 +12,13 @@ use fairlock_testing::resp::Reply;
 use crate::reply::fault;
 use crate::words::Words;
 
-/// What has been sent and come back.
+/// What has been sent, and what was wrong with what came back.
 #[derive(Debug, Default)]
 struct Traffic {
     /// Commands without a reply so far, the next one to be answered first.
     unanswered: VecDeque<Words>,
-    answers: Answers,
     /// What was wrong.
     fault: Option<String>,
-}
-
-/// What came back, by kind.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Answers {
-    pub errors: usize,
-    pub others: usize,
 }
 
 /// A client of the server.
@@ -100,11 +92,6 @@ impl Connection {
         oldest.map_or_else(String::new, |words| show(&words))
     }
 
-    /// What has come back so far.
-    pub fn answers(&self) -> Answers {
-        self.traffic(|traffic| traffic.answers)
-    }
-
     /// Panics if a reply was wrong, or the server has closed the connection unasked.
     pub fn check(&self) {
         if let Some(fault) = self.traffic(|traffic| traffic.fault.clone()) {
@@ -130,10 +117,6 @@ fn take(traffic: &Mutex<Traffic>, reply: std::io::Result<Reply>) -> bool {
             return false;
         }
     };
-    match reply {
-        Reply::Error(_) => traffic.answers.errors += 1,
-        _ => traffic.answers.others += 1,
-    }
     let fault = match traffic.unanswered.pop_front() {
         None => Some(format!("a reply to nothing: {reply:?}")),
         Some(words) => {

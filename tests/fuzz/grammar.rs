@@ -1,9 +1,6 @@
-//! Forms of commands.
-//!
-//! Words in braces stand for something random; what stands in square brackets is there or not. A
-//! number before a form makes it so much more frequent.
+//! The [forms] of commands.
 
-use fairlock_testing::Dice;
+use fairlock_testing::{Dice, forms};
 
 use crate::words::{
     Words, any_key, bytes, count, derived, duration, lock, moment, number, owner, wild,
@@ -181,42 +178,13 @@ pub const SERVER: &[&str] = &[
     "1 FLUSHDB ASYNC",
 ];
 
-/// One of these forms, by their frequency.
-pub fn form<'a>(dice: &mut Dice, forms: &[&'a str]) -> &'a str {
-    loop {
-        let form = forms[dice.usize(..forms.len())];
-        let (times, form) = form.split_once(' ').expect("a frequency");
-        // Those that are more frequent are rejected less often.
-        if dice.usize(..16) < times.parse().expect("a frequency") {
-            return form;
-        }
-    }
-}
-
 /// Values of keys as DUMP tells them.
 pub type Dumps = Vec<Vec<u8>>;
 
 /// Fills a form in; all its keys are mostly of one lock.
 pub fn fill(dice: &mut Dice, form: &str, dumps: &Dumps) -> Words {
     let name = lock(dice);
-    let (mut words, mut skipped) = (Words::new(), false);
-    for part in form.split(' ') {
-        if part.starts_with('[') {
-            skipped = dice.bool();
-        }
-        let word = part.trim_matches(['[', ']']);
-        if !skipped {
-            words.push(if word.starts_with('{') {
-                stand_in(dice, word, &name, dumps)
-            } else {
-                word.as_bytes().to_vec()
-            });
-        }
-        if part.ends_with(']') {
-            skipped = false;
-        }
-    }
-    words
+    forms::fill(dice, form, |dice, word| stand_in(dice, word, &name, dumps))
 }
 
 fn stand_in(dice: &mut Dice, word: &str, name: &[u8], dumps: &Dumps) -> Vec<u8> {
@@ -226,6 +194,9 @@ fn stand_in(dice: &mut Dice, word: &str, name: &[u8], dumps: &Dumps) -> Vec<u8> 
         "{deadlines}" => derived("redisson_lock_timeout", name),
         "{token}" => derived("fairlock_token", name),
         "{shared}" => derived("redisson_lock_shared", name),
+        "{channel}" => derived("redisson_lock__channel", name),
+        "{latch}" => [&derived("redisson_unlock_latch", name)[..], b":1f"].concat(),
+        "{publish}" => dice.pick(&["PUBLISH", "SPUBLISH", "publish", "SET"]).into(),
         "{any}" => {
             let other = dice.one_in(8).then(|| lock(dice));
             any_key(dice, other.as_deref().unwrap_or(name))

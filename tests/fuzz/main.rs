@@ -73,7 +73,6 @@ fn no_command_and_no_content_of_a_key_breaks_the_server() {
         start.elapsed(),
         kept.len()
     );
-    println!("answers: {}", stage.answers());
     println!("bytes of data kept after rounds: {kept:?}");
     let warm = kept.iter().skip(WARM).take(WARM).min();
     let grown = kept.last().zip(warm).map_or(0, |(last, warm)| last - warm);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fairlock_testing::{Client, Dice, Server, follow, give_up, wait_until};
 
-use crate::connection::{Answers, Connection, garbage, pack};
+use crate::connection::{Connection, garbage, pack};
 use crate::data::{VALUES, cancel_all, copy_folder, data, differences, dump, loaded, now};
 use crate::grammar::FAIRLOCK;
 use crate::scripts::{LIBRARY, redisson};
@@ -48,7 +48,6 @@ pub struct Stage {
     clients: Vec<Connection>,
     /// Connections that others have replaced. The one that was to kill them may have ended first.
     former: Vec<Connection>,
-    answers: Answers,
 }
 
 impl Stage {
@@ -81,7 +80,6 @@ impl Stage {
             material,
             clients: Vec::new(),
             former: Vec::new(),
-            answers: Answers::default(),
         }
     }
 
@@ -264,9 +262,6 @@ impl Stage {
     /// Deletes everything; the bytes that the server still keeps.
     pub fn clean(&mut self) -> i64 {
         for connection in self.clients.drain(..).chain(self.former.drain(..)) {
-            let answers = connection.answers();
-            self.answers.errors += answers.errors;
-            self.answers.others += answers.others;
             connection.close();
         }
         for command in [
@@ -301,11 +296,5 @@ impl Stage {
         assert!(!self.server.log().contains("panic"), "the server's log");
         let kept = self.server.info("memory", "used_memory_dataset");
         kept.parse().expect("a number of bytes")
-    }
-
-    /// How many answers were errors.
-    pub fn answers(&self) -> String {
-        let Answers { errors, others } = self.answers;
-        format!("{errors} errors, {others} others")
     }
 }

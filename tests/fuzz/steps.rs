@@ -1,8 +1,9 @@
 //! What a client does next.
 
 use fairlock_testing::Dice;
+use fairlock_testing::forms::form;
 
-use crate::grammar::{ANYTHING, CONTENTS, Dumps, FAIRLOCK, SERVER, fill, form, spoil};
+use crate::grammar::{ANYTHING, CONTENTS, Dumps, FAIRLOCK, SERVER, fill, spoil};
 use crate::scripts::{self, Script};
 use crate::words::{Words, bytes};
 
@@ -36,36 +37,26 @@ pub struct Material {
 /// A command by itself.
 fn command(dice: &mut Dice, material: &Material) -> Words {
     let roll = dice.usize(..100);
-    let forms = if roll < material.rubbish * 2 / 3 {
-        CONTENTS
-    } else if roll < material.rubbish {
-        ANYTHING
-    } else if roll < material.rubbish + 18 {
-        return redisson(dice, material);
-    } else if roll < material.rubbish + 20 {
-        let form = form(dice, FAIRLOCK);
-        let inner = fill(dice, form, &material.dumps);
-        return scripts::around(dice, inner);
-    } else {
-        FAIRLOCK
+    let any = |dice: &mut Dice, forms| {
+        let form = form(dice, forms);
+        fill(dice, form, &material.dumps)
     };
-    let form = form(dice, forms);
-    let mut words = fill(dice, form, &material.dumps);
+    let mut words = if roll < material.rubbish * 2 / 3 {
+        any(dice, CONTENTS)
+    } else if roll < material.rubbish {
+        any(dice, ANYTHING)
+    } else if roll < material.rubbish + 18 {
+        scripts::call(dice, &material.scripts, &material.dumps)
+    } else if roll < material.rubbish + 20 {
+        let inner = any(dice, FAIRLOCK);
+        scripts::around(dice, inner)
+    } else {
+        any(dice, FAIRLOCK)
+    };
     if dice.one_in(12) {
         spoil(dice, &mut words);
     }
     words
-}
-
-fn redisson(dice: &mut Dice, material: &Material) -> Words {
-    let call = scripts::call(dice, &material.scripts);
-    if dice.one_in(30) {
-        // The command that an intercepted one becomes, sent by a client itself.
-        let mut direct = call;
-        direct[0] = [b"FAIRLOCK.", direct[0].as_slice()].concat();
-        return direct;
-    }
-    call
 }
 
 fn commands(dice: &mut Dice, material: &Material, most: usize) -> Vec<Words> {
