@@ -10,6 +10,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use fairlock_testing::forms::{fill, form};
 use fairlock_testing::{Dice, Message, Server, lua, setting};
 
 use crate::sides::Side;
@@ -178,83 +179,42 @@ const FOREIGN: [&str; 9] = [
     "SET {deadlines} x",
 ];
 
-fn call(dice: &mut Dice) -> Vec<String> {
-    let owner = dice.pick(&OWNERS);
-    let mut words = match dice.usize(..10) {
-        0..5 => acquire(owner, dice),
-        5..8 => release(owner, dice),
-        8 => renew(owner, dice),
-        _ => vec!["CANCEL", owner],
+/// Commands. The key comes later.
+const FORMS: [&str; 4] = [
+    "15 ACQUIRE {owner} {way} [LEASE {long}] [PATIENCE {long}] [{once}]",
+    "9 RELEASE {owner} [ALL] [TOKEN {token}]",
+    "3 RENEW {owner} [LEASE {long}]",
+    "3 CANCEL {owner}",
+];
+
+const TIMES: [&str; 4] = ["10000", "600000", "100000000", "4503599627370496"];
+const TOKENS: [&str; 4] = ["{token}", "{token}", "1", "9223372036854775807"];
+
+fn stand_in(dice: &mut Dice, word: &str) -> String {
+    let is_wrong = dice.one_in(30);
+    let choice: &[&str] = match word {
+        "{owner}" => &OWNERS,
+        "{way}" => &["ENQUEUE", "ENQUEUE", "enqueue", "NOWAIT"],
+        "{once}" => &["ONCE", "Once"],
+        _ if is_wrong => &WRONG,
+        "{token}" => &TOKENS,
+        _ => &TIMES,
     };
+    dice.pick(choice).to_owned()
+}
+
+fn call(dice: &mut Dice) -> Vec<String> {
+    let form = form(dice, &FORMS);
+    let mut words: Vec<String> = fill(dice, form, stand_in);
     // Wrong in all ways.
     match dice.usize(..150) {
         // Without a way to wait the command would block.
         0 if words.len() != 3 => drop(words.pop()),
-        1 => words.push("MORE"),
-        2 => words[1] = "",
-        3 => words.push(words[words.len() - 1]),
+        1 => words.push("MORE".to_owned()),
+        2 => words[1].clear(),
+        3 => words.push(words[words.len() - 1].clone()),
+        4 | 5 => words[1] = "o".repeat(dice.pick(&[256, 257])),
         _ => (),
     }
-    let mut words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-    if words.len() > 1 && dice.one_in(100) {
-        words[1] = "o".repeat(dice.pick(&[256, 257]));
-    }
     words
-}
-
-fn acquire(owner: &'static str, dice: &mut Dice) -> Vec<&'static str> {
-    let mut words = vec!["ACQUIRE", owner];
-    let way = dice.pick(&["ENQUEUE", "ENQUEUE", "enqueue", "NOWAIT"]);
-    words.push(way);
-    if dice.one_in(3) {
-        let right = ["10000", "20000", "60000", "100000000", "4503599627370496"];
-        words.extend(["LEASE", time(dice, &right)]);
-    }
-    if dice.one_in(3) {
-        words.extend([
-            "PATIENCE",
-            time(
-                dice,
-                &["6000", "10000", "600000", "100000000", "4503599627370496"],
-            ),
-        ]);
-    }
-    if dice.one_in(3) {
-        words.push(dice.pick(&["ONCE", "Once"]));
-    }
-    words
-}
-
-fn release(owner: &'static str, dice: &mut Dice) -> Vec<&'static str> {
-    let mut words = vec!["RELEASE", owner];
-    if dice.one_in(4) {
-        words.push("ALL");
-    }
-    if dice.one_in(4) {
-        words.extend([
-            "TOKEN",
-            time(dice, &["{token}", "{token}", "1", "9223372036854775807"]),
-        ]);
-    }
-    words
-}
-
-fn renew(owner: &'static str, dice: &mut Dice) -> Vec<&'static str> {
-    let mut words = vec!["RENEW", owner];
-    if dice.one_in(2) {
-        words.extend([
-            "LEASE",
-            time(dice, &["10000", "100000000", "4503599627370496"]),
-        ]);
-    }
-    words
-}
-
-/// One of these, or what is wrong.
-fn time(dice: &mut Dice, right: &[&'static str]) -> &'static str {
-    if dice.one_in(30) {
-        dice.pick(&WRONG)
-    } else {
-        dice.pick(right)
-    }
 }
