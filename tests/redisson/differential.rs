@@ -142,20 +142,9 @@ fn run(client: &mut Client, batch: &[Case]) -> Vec<Value> {
         .iter()
         .flat_map(|case| case.commands.clone())
         .collect();
-    let replies = client.pipeline(&commands);
-    let mut ends = batch.iter().scan(0, |end, case| {
-        *end += case.commands.len();
-        Some(*end - 1)
-    });
-    let mut next = ends.next();
-    let mut results = Vec::new();
-    for (index, reply) in replies.into_iter().enumerate() {
-        if Some(index) == next {
-            results.push(reply);
-            next = ends.next();
-        }
-    }
-    results
+    let mut replies = client.pipeline(&commands).into_iter();
+    let last = |case: &Case| replies.nth(case.commands.len() - 1);
+    batch.iter().map_while(last).collect()
 }
 
 /// Whether the answers to a case are the same, except for the clock and for scores.

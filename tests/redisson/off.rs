@@ -2,7 +2,7 @@
 //!
 //! The same calls of Redisson's scripts, and of operators, on both. Then both have the same keys in the same encodings,
 //! and all listeners have seen the same, byte for byte except for times: MONITOR, key events, messages, clients that
-//! track keys, transactions that watch them, and replicas. There are enough waiters that the server changes the
+//! track keys, and replicas. There are enough waiters that the server changes the
 //! encodings of queue and deadlines on the way.
 
 use std::thread;
@@ -27,7 +27,6 @@ struct Side {
     hand: Hand,
     monitor: Wire,
     tracking: Wire,
-    watching: Client,
     messages: Listener,
     /// MONITOR at the replica: what the server replicates.
     writes: Wire,
@@ -43,7 +42,6 @@ struct Seen {
     events: Vec<String>,
     commands: Vec<String>,
     invalidated: Vec<String>,
-    is_watched: String,
     messages: Vec<Message>,
     writes: Vec<String>,
 }
@@ -61,7 +59,6 @@ impl Side {
             hand: Hand::of(&server),
             monitor: monitor(&server),
             tracking,
-            watching: server.connect(),
             messages: Listener::new(server.port, WAKE_UPS),
             writes: monitor(&replica),
             _replica: replica,
@@ -71,16 +68,10 @@ impl Side {
 
     /// Makes some calls, and returns what the listeners saw.
     fn see(&mut self, calls: impl FnOnce(&mut Hand) -> Vec<String>) -> Seen {
-        let watched = KEYS.join(" ");
-        self.watching
-            .assert_reply(&format!("WATCH {watched}"), "OK");
         let hand = &mut self.hand;
         let mut replies = Vec::new();
         let mut events = Client::events(self.server.port, || replies = calls(hand));
         events.retain(|event| KEYS.iter().any(|key| event.ends_with(&format!(" {key}"))));
-        self.watching.run("MULTI");
-        self.watching.run("PING");
-        let is_watched = self.watching.run("EXEC");
         let keys = KEYS.map(|key| self.look(key)).to_vec();
         // The prefix that is tracked. Without an expiry, because that would cause a later event.
         self.hand.client.run(&format!("SET k-{END} 1"));
@@ -90,7 +81,6 @@ impl Side {
             events,
             commands: commands(&mut self.monitor),
             invalidated: self.invalidated(),
-            is_watched,
             messages: self.messages.until_now(),
             writes: commands(&mut self.writes),
         }
@@ -132,7 +122,7 @@ fn commands(monitor: &mut Wire) -> Vec<String> {
         let concerns = KEYS
             .iter()
             .any(|key| command.contains(&format!("\"{key}\"")));
-        let is_asked = ["\"OBJECT\"", "\"WATCH\"", "\"DUMP\"", "\"EXISTS\""]
+        let is_asked = ["\"OBJECT\"", "\"EXISTS\""]
             .iter()
             .any(|asked| command.starts_with(asked));
         (concerns && !is_asked).then(|| format!("{by_lua} {}", timeless(command)))
