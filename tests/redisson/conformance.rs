@@ -1,10 +1,15 @@
 //! What Redisson's fair lock promises, on a server with the module: each release, two JVMs.
 
+use std::thread;
+use std::time::Duration;
+
 use fairlock_testing::redisson::{Answer, Driver, NEWEST, each_release};
 use fairlock_testing::{Client, wait_until};
 
 use crate::interception::Interception;
-use crate::scenarios::QUEUE;
+
+/// The waiters of `k`, in order.
+pub const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
 
 /// How many wait.
 const WAITERS: usize = 4;
@@ -140,6 +145,34 @@ fn a_wait_that_is_given_up_leaves_nothing_behind() {
         assert_eq!(a.run("1", "unlock k"), "done");
         assert_eq!(b.run("2", "tryLock k"), "true");
         assert_eq!(b.run("2", "unlock k"), "done");
+    });
+}
+
+/// Natively they cost one turn. As Lua each of them costs five minutes; before 3.13.3, five seconds.
+#[test]
+fn dead_waiters_do_not_hold_up_the_living() {
+    each_release(|release| {
+        Interception::each(|interception| {
+            // Long enough for a living client on a busy machine.
+            let server = interception.server_with_turn(Duration::from_secs(2));
+            let [a, b, dead] = Driver::several([release; 3], &server, &[]);
+            let mut client = server.connect();
+            assert_eq!(a.run("1", "lock k"), "true");
+            for thread in ["1", "2", "3", "4", "5"] {
+                queue(&mut client, &dead, thread, "lock k");
+            }
+            let waiter = queue(&mut client, &b, "1", "lock k");
+            dead.kill();
+            assert_eq!(a.run("1", "unlock k"), "done");
+            if interception.is_on() {
+                assert_eq!(waiter.get(), "true");
+                assert_eq!(b.run("1", "unlock k"), "done");
+                nothing_is_left(&mut client);
+            } else {
+                thread::sleep(Duration::from_secs(9));
+                assert_eq!(waiter.poll(), None);
+            }
+        });
     });
 }
 

@@ -8,7 +8,7 @@ use fairlock_testing::redisson::harvest::{SCRIPTS, script};
 use fairlock_testing::redisson::{arguments, keys};
 use fairlock_testing::{Client, Server};
 
-use crate::scenarios::QUEUE;
+use crate::conformance::QUEUE;
 
 /// The patience of `lock()`, in milliseconds.
 pub const PATIENCE: u64 = 300_000;

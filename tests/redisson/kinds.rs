@@ -71,16 +71,6 @@ fn releasing_wakes_no_plain_lock_and_neither_does_redissons_own_fair_lock() {
 }
 
 #[test]
-fn unlocking_a_plain_lock_serves_the_next_waiter_at_once() {
-    let server = Server::start();
-    let driver = one(&server);
-    assert_eq!(driver.run("holder", "lock plain:k 600000"), "true");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k me LEASE 600000");
-    assert_eq!(driver.run("holder", "unlock plain:k"), "done");
-    assert!(waiter.int() > 0);
-}
-
-#[test]
 fn a_plain_lock_knows_no_queue_and_overtakes_it() {
     let server = Server::with(&["--fairlock.turn", "600000"]);
     let driver = one(&server);
@@ -95,11 +85,11 @@ fn a_plain_lock_knows_no_queue_and_overtakes_it() {
 }
 
 #[test]
-fn spin_and_fenced_locks_exclude_each_other_with_fairlock_clients() {
+fn plain_spin_and_fenced_locks_exclude_each_other_with_fairlock_clients() {
     let server = Server::start();
     let driver = one(&server);
     let mut client = server.connect();
-    for kind in ["spin", "fenced"] {
+    for kind in ["plain", "spin", "fenced"] {
         let lock = |operation: &str| driver.run("other", &format!("{operation} {kind}:k"));
         assert_eq!(lock("tryLock"), "true", "{kind}");
         client.assert_reply("FAIRLOCK.ACQUIRE k me NOWAIT", "(nil)");

@@ -29,5 +29,4 @@ mod kinds;
 mod off;
 mod one_queue;
 mod places;
-mod scenarios;
 mod topologies;

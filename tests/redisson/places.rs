@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock_testing::{Client, wait_until};
+use fairlock_testing::{Client, Listener, wait_until};
 
 use crate::conformance::nothing_is_left;
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
@@ -197,6 +197,33 @@ fn a_waiter_behind_a_dead_head_is_told_to_ask_when_its_turn_is_over() {
         let told = hand.lock("living", PATIENCE);
         let sleep: i64 = told.parse().expect("a time");
         assert_eq!(sleep > 0, interception.is_on(), "{told}");
+    });
+}
+
+/// No script is called then.
+#[test]
+fn the_next_is_woken_when_a_lease_ends_or_the_lock_is_deleted() {
+    Interception::each(|interception| {
+        for deletes in [false, true] {
+            let server = interception.server_with_turn(LONG_TURN);
+            let mut hand = Hand::of(&server);
+            assert_eq!(hand.lock_for("jvm:1", PATIENCE, LEASE), ACQUIRED);
+            for waiter in ["first", "second"] {
+                assert_ne!(hand.lock(waiter, PATIENCE), ACQUIRED);
+            }
+            hand.leave("first", PATIENCE);
+            let woken = Listener::new(server.port, "redisson_lock__channel:{k}:second");
+            if deletes {
+                hand.client.run("DEL k");
+            }
+            wait_until("it is free", || hand.client.run("EXISTS k") == "0");
+            if interception.is_on() {
+                assert_eq!(woken.message(), "0");
+            } else {
+                pass(&mut hand.client, TURN);
+                assert!(woken.is_quiet());
+            }
+        }
     });
 }
 
