@@ -287,6 +287,21 @@ def test_a_connection_that_listens_is_over_once_it_cannot_be_written_to(error):
     assert listener.is_over
 
 
+def test_a_locks_that_was_refused_in_another_event_loop_closes_at_once(one, name):
+    locks = fairlock.aio.Locks(redis.asyncio.Redis(port=one.port("a")), command_timeout=60)
+
+    async def use():
+        async with locks(name):
+            pass
+
+    asyncio.run(use())
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(use())
+    start = time.monotonic()
+    asyncio.run(locks.aclose())
+    assert time.monotonic() - start < 30
+
+
 @pytest.mark.parametrize("error", [ValueError("closed file"), TypeError("argument must be an int, or have a fileno() method.")])
 def test_a_connection_that_is_cut_while_it_is_read_ends_quietly(error):
     async def fails(_):

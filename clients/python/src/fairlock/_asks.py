@@ -92,12 +92,7 @@ class Asks(Calls):
 
     def ask(self, name: str | bytes, options: Options) -> Ask:
         check_name(name)
-        with self.mutex:
-            if self.is_closed:
-                raise errors.Closed("Locks is closed")
-            ask = Ask(self, name, options)
-            self.asks.add(ask)
-        return ask
+        return Ask(self, name, options)
 
     def stop(self, ask: Ask, why: BaseException) -> None:
         ask.stop = ask.stop or why
@@ -105,6 +100,10 @@ class Asks(Calls):
 
     async def acquire(self, ask: Ask) -> Hold:
         """The Hold; else the caller neither waits nor holds, or leaves in the background."""
+        with self.mutex:
+            if self.is_closed:
+                raise errors.Closed("Locks is closed")
+            self.asks.add(ask)
         try:
             hold = await self._try_first(ask)
             while hold is None:
