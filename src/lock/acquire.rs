@@ -260,8 +260,9 @@ impl<S: State> Step<'_, S> {
         until_free.unwrap_or(Millis::MAX).min(patience / 2).max(1)
     }
 
-    /// A waiter of Redisson's has asked by a script, and sleeps for `sleeps`, or until the lease ends: it
-    /// asks again within its patience after that.
+    /// A waiter of Redisson's has asked by a script, and sleeps for `sleeps`, or until the lease ends: it asks again
+    /// within its patience after that, or before its score, if that is later: `tryLock(5, SECONDS)` passes 5 as
+    /// milliseconds.
     pub fn asked(&mut self, owner: &[u8], patience: Millis, sleeps: Millis) {
         let waiter = self.state.waiter(owner);
         // Nothing changes if a blocked connection waits for the same owner. If one did that has closed, the owner is
@@ -270,11 +271,13 @@ impl<S: State> Step<'_, S> {
             return;
         };
         let sleeps = sleeps.max(self.lease_left());
+        let silence = sleeps.saturating_add(patience);
+        let silence = silence.max(waiter.score.since(self.now.wall()));
         waiter.presence = Presence::Asked;
         waiter.patience = patience;
         // Redisson's locks are exclusive.
         waiter.terms.limit = Limit::EXCLUSIVE;
-        waiter.deadline = self.now.listening_after(sleeps.saturating_add(patience));
+        waiter.deadline = self.now.listening_after(silence);
         self.state.set_waiter(owner, waiter);
     }
 }

@@ -117,7 +117,7 @@ impl<S: State> Step<'_, S> {
         let now = self.now;
         let own = match waiter.presence {
             Presence::Polling => waiter.patience,
-            Presence::Asked => now.left_until(waiter.deadline).min(waiter.patience),
+            Presence::Asked => now.left_until(waiter.deadline),
             _ if !now.is_over(self.rules.grace) => self.rules.turn,
             _ => waiter.score.since(now.wall()),
         };

@@ -163,6 +163,32 @@ fn a_waiter_behind_a_blocked_one_keeps_its_place() {
     });
 }
 
+/// What `tryLock(5, SECONDS)` without a lease passes, in milliseconds.
+const SECONDS_AS_MILLISECONDS: u64 = 5;
+
+#[test]
+fn a_waiter_whose_seconds_are_passed_as_milliseconds_keeps_its_place() {
+    Interception::each(|interception| {
+        let server = interception.server_with_turn(AMPLE_TURN);
+        let mut hand = Hand::of(&server);
+        assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
+        for owner in ["jvm:2", "jvm:3", "jvm:4"] {
+            assert_ne!(hand.lock(owner, SECONDS_AS_MILLISECONDS), ACQUIRED);
+        }
+        hand.unlock("jvm:1");
+        // In its client's way to the server.
+        pass(&mut hand.client, TURN / 10);
+        assert_ne!(hand.lock("jvm:3", SECONDS_AS_MILLISECONDS), ACQUIRED);
+        assert_eq!(hand.queue(), "[jvm:2, jvm:3, jvm:4]");
+        assert_eq!(hand.lock("jvm:2", SECONDS_AS_MILLISECONDS), ACQUIRED);
+        hand.unlock("jvm:2");
+        pass(&mut hand.client, TURN / 10);
+        assert_ne!(hand.lock("jvm:5", SECONDS_AS_MILLISECONDS), ACQUIRED);
+        assert_eq!(hand.lock("jvm:3", SECONDS_AS_MILLISECONDS), ACQUIRED);
+        assert_eq!(hand.queue(), "[jvm:4, jvm:5]");
+    });
+}
+
 #[test]
 fn a_dead_waiter_costs_no_more_than_its_own_patience() {
     Interception::each(|interception| {

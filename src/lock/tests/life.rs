@@ -43,15 +43,12 @@ impl Life {
 }
 
 impl Queued {
-    /// How long its turn is: as configured, or its own patience if that is shorter.
+    /// How long its turn is: as configured, or what its own patience leaves if that is shorter.
     pub fn turn(&self, scene: &Scene) -> Millis {
         let now = scene.now;
         let own = match self.life {
             Life::Polling(_) => self.patience,
-            Life::Asked(until) => {
-                let left = until.since(heard_after(now, 0));
-                self.patience.min(left)
-            }
+            Life::Asked(until) => until.since(heard_after(now, 0)),
             Life::Found(..) if !is_over(scene.rules.grace, now) => scene.rules.turn,
             Life::Found(score, _) => score.since(now.wall()),
             _ => 0,

@@ -30,6 +30,9 @@ impl World {
             .oracle
             .is_next(owner, 1, now, (self.rules.grace, clock));
         let known = self.oracle.queued(owner).is_some();
+        let mut queue = self.state.queue.iter();
+        let score = queue.find(|entry| *entry.0 == *NAMES[owner]);
+        let score = score.map(|(_, waiter)| waiter.score);
         let call = TryLock {
             owner: NAMES[owner],
             lease: script.lease,
@@ -44,9 +47,18 @@ impl World {
         // What is left now: the lease of another may have begun in this step.
         let left = self.lease_left();
         let patience = script.wait.map_or(0, |(patience, _)| patience);
+        // It lives at least until its score.
+        let score = score.unwrap_or_else(|| {
+            let place = self.state.position_of(NAMES[owner]).unwrap_or(0) as u64;
+            client.after(left + patience * (place + 1))
+        });
+        let asked = |silence: Millis| {
+            let silence = silence.max(score.since(now.wall()));
+            Life::Asked(heard_after(now, silence))
+        };
         let place = Queued {
             owner,
-            life: Life::Asked(heard_after(now, left + patience)),
+            life: asked(left + patience),
             limit: 1,
             lease: script.lease,
             patience,
@@ -100,7 +112,7 @@ impl World {
         }
         // A newcomer asks again at once.
         if let Some(sleeps) = Millis::try_from(expected).ok().filter(|_| known) {
-            asking.place.life = Life::Asked(heard_after(now, left.max(sleeps) + patience));
+            asking.place.life = asked(left.max(sleeps) + patience);
         }
         self.oracle.asked_again(asking, now);
         Ok(())
