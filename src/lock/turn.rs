@@ -117,7 +117,11 @@ impl<S: State> Step<'_, S> {
         let now = self.now;
         let own = match waiter.presence {
             Presence::Polling => waiter.patience,
-            Presence::Asked => now.left_until(waiter.deadline),
+            // Redisson passes the 5 s of a `tryLock(5, SECONDS)` as 5 ms, in which no message and no answer go.
+            Presence::Asked => {
+                let patience = waiter.patience.max(self.rules.turn / 5);
+                now.left_until(waiter.deadline).min(patience)
+            }
             _ if !now.is_over(self.rules.grace) => self.rules.turn,
             _ => waiter.score.since(now.wall()),
         };

@@ -169,7 +169,7 @@ const SECONDS_AS_MILLISECONDS: u64 = 5;
 #[test]
 fn a_waiter_whose_seconds_are_passed_as_milliseconds_keeps_its_place() {
     Interception::each(|interception| {
-        let server = interception.server_with_turn(AMPLE_TURN);
+        let server = interception.server_with_turn(LONG_TURN);
         let mut hand = Hand::of(&server);
         assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
         for owner in ["jvm:2", "jvm:3", "jvm:4"] {

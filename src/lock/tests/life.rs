@@ -43,12 +43,16 @@ impl Life {
 }
 
 impl Queued {
-    /// How long its turn is: as configured, or what its own patience leaves if that is shorter.
+    /// How long its turn is: as configured, or what its own patience leaves if that is shorter; of a script's waiter a
+    /// fifth at least, within what is left of its life.
     pub fn turn(&self, scene: &Scene) -> Millis {
         let now = scene.now;
         let own = match self.life {
             Life::Polling(_) => self.patience,
-            Life::Asked(until) => until.since(heard_after(now, 0)),
+            Life::Asked(until) => {
+                let left = until.since(heard_after(now, 0));
+                left.min(self.patience.max(scene.rules.turn / 5))
+            }
             Life::Found(..) if !is_over(scene.rules.grace, now) => scene.rules.turn,
             Life::Found(score, _) => score.since(now.wall()),
             _ => 0,
