@@ -22,8 +22,11 @@ fn durations(server: &Server, kind: &str) -> Durations {
         .map(|(name, number)| (name, number.parse().expect("a plain number")))
         .collect();
     let bounds = fields.iter().filter_map(|(name, number)| {
-        let bound = name.strip_prefix("le_")?;
-        Some((bound.parse().expect("a bound"), *number))
+        let bound = match name.strip_prefix("le_")? {
+            "inf" => u64::MAX,
+            bound => bound.parse().expect("a bound"),
+        };
+        Some((bound, *number))
     });
     Durations {
         by_bound: bounds.collect(),
@@ -41,8 +44,9 @@ fn nothing_is_counted_before_anything_has_happened() {
         assert!(none.by_bound.values().all(|count| *count == 0));
         // From less than a hand-off takes to an hour.
         let bounds: Vec<_> = none.by_bound.keys().copied().collect();
-        assert_eq!(bounds.len(), 15, "{bounds:?}");
+        assert_eq!(bounds.len(), 16, "{bounds:?}");
         assert_eq!((bounds[0], bounds[14]), (100, 3_600_000_000));
+        assert_eq!(bounds[15], u64::MAX);
     }
 }
 
