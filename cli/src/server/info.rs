@@ -1,12 +1,14 @@
 //! What `INFO fairlock` says.
 
+use std::collections::HashMap;
+
 use super::{Link, Trouble};
 
 /// The figures of a server.
 #[derive(Clone, Debug)]
 pub struct Info {
-    /// The module's fields, in the server's order, without their prefix.
-    pub fields: Vec<(String, u64)>,
+    /// The module's fields, without their prefix.
+    fields: HashMap<String, u64>,
     /// It is a replica, which knows of no waiters.
     pub is_replica: bool,
 }
@@ -21,15 +23,14 @@ impl Info {
             let name = name.strip_prefix("fairlock_")?;
             Some((name.to_owned(), value.parse().ok()?))
         };
-        let fields: Vec<_> = pairs.filter_map(own).collect();
+        let fields: HashMap<_, _> = pairs.filter_map(own).collect();
         let is_replica = info.lines().any(|line| line.trim_end() == "role:slave");
         (!fields.is_empty()).then_some(Self { fields, is_replica })
     }
 
     /// One of them; 0 for one that the server does not know.
     pub fn number(&self, name: &str) -> u64 {
-        let found = self.fields.iter().find(|(found, _)| found == name);
-        found.map_or(0, |(_, value)| *value)
+        self.fields.get(name).copied().unwrap_or(0)
     }
 }
 

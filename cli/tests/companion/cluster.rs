@@ -55,15 +55,12 @@ fn a_lock_is_asked_for_at_its_own_master_and_all_that_answer_are_shown() {
     waiter.wait_for_error("Asking again");
     wait_until("it waits again", || servers[1].blocked() == 1);
     let gone = format!("cannot reach the server at {}", nodes[2]);
-    let shown = [top, "locks"].map(|arguments| {
+    for arguments in [top, "locks"] {
         let ended = program::ended(port, arguments);
         // `top` says it among the lines.
         let says = [&ended.out, &ended.errors].map(|said| said.contains(&gone));
         assert_eq!(says, [arguments == top, arguments != top], "{ended:?}");
         assert_eq!(ended.code, 69);
-        ended.out
-    });
-    for lines in shown {
-        assert!(lines.contains("c holder=ann "), "{lines}");
+        assert!(ended.out.contains("c holder=ann "), "{ended:?}");
     }
 }
