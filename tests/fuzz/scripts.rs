@@ -45,7 +45,7 @@ fn form(script: &table::Script) -> String {
     // To leave the queue no lock is named.
     let keys = KEYS.iter().skip(usize::from(role == "leave")).take(count);
     let number = script.keys.map_or(2, |_| script.arguments);
-    let arguments = arguments(&role).iter().chain(&["error"]).take(number);
+    let arguments = arguments(&role).iter().take(number);
     let arguments = arguments.map(|name| match *name {
         "owner" => "{owner}",
         "now" => "{moment}",

@@ -111,6 +111,7 @@ pub fn call(role: &str, (lock, owner): (&str, &str), latch: &str, times: [u64; 3
     words.extend(
         arguments(role)
             .iter()
+            .take(script.arguments)
             .map(|name| argument(name).into_bytes()),
     );
     words

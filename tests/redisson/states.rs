@@ -294,7 +294,6 @@ fn arguments(script: &Script, owner: &str, now: u64, dice: &mut Dice) -> Vec<Str
     let role = script.role.trim_end_matches("-non-reentrant");
     let names = redisson::arguments(role).iter();
     names
-        .chain(&["error"])
         .take(script.arguments)
         .map(|name| match *name {
             "lease" => dice.pick(&["30000", "1000", "600000"]).to_owned(),

@@ -13,11 +13,12 @@ use crate::lua;
 pub use driver::{Answer, Driver};
 pub use releases::{NEWEST, OLD, each_release, folder, releases};
 
-/// What the newest script of a role takes as arguments, in its order. Older ones lack the last.
+/// What the scripts of a role take as arguments, in their order. Not all take the last: older ones lack some, and the
+/// error is for those that are not re-entrant.
 pub fn arguments(role: &str) -> &'static [&'static str] {
     match role {
-        "try-lock" => &["lease", "owner", "now", "wait"],
-        "lock" => &["lease", "owner", "wait", "now"],
+        "try-lock" => &["lease", "owner", "now", "wait", "error"],
+        "lock" => &["lease", "owner", "wait", "now", "error"],
         "unlock" => &["message", "lease", "owner", "now", "publish", "latch"],
         "force-unlock" => &["message", "now", "publish"],
         "leave" => &["owner", "wait"],
