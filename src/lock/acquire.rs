@@ -222,8 +222,8 @@ impl<S: State> Step<'_, S> {
         };
         let index = if let Some((index, before)) = queued {
             self.replace_blocked(before);
+            waiter.score = self.score_of_asking(&waiter, index);
             self.state.set_waiter(ask.owner, waiter);
-            self.refresh_score(ask.owner, index);
             index
         } else {
             let index = self.state.waiting();
@@ -258,26 +258,5 @@ impl<S: State> Step<'_, S> {
             None => self.first_lease_end().map(|end| end.since(now.wall())),
         };
         until_free.unwrap_or(Millis::MAX).min(patience / 2).max(1)
-    }
-
-    /// A waiter of Redisson's has asked by a script, and sleeps for `sleeps`, or until the lease ends: it asks again
-    /// within its patience after that, or before its score, if that is later: `tryLock(5, SECONDS)` passes 5 as
-    /// milliseconds.
-    pub fn asked(&mut self, owner: &[u8], patience: Millis, sleeps: Millis) {
-        let waiter = self.state.waiter(owner);
-        // Nothing changes if a blocked connection waits for the same owner. If one did that has closed, the owner is
-        // back, as when it asks by a command.
-        let Some(mut waiter) = waiter.filter(|waiter| waiter.ticket().is_none()) else {
-            return;
-        };
-        let sleeps = sleeps.max(self.lease_left());
-        let silence = sleeps.saturating_add(patience);
-        let silence = silence.max(waiter.score.since(self.now.wall()));
-        waiter.presence = Presence::Asked;
-        waiter.patience = patience;
-        // Redisson's locks are exclusive.
-        waiter.terms.limit = Limit::EXCLUSIVE;
-        waiter.deadline = self.now.listening_after(silence);
-        self.state.set_waiter(owner, waiter);
     }
 }

@@ -44,19 +44,15 @@ impl<S: State> Step<'_, S> {
         self.now.after(ahead(left, patience, waiting))
     }
 
-    /// A waiter at a 0-based position has asked: sets its score anew, if so much time has passed since the score
-    /// was set that scripts might soon drop the waiter.
-    pub(super) fn refresh_score(&mut self, owner: &[u8], index: usize) {
-        let Some(mut waiter) = self.state.waiter(owner) else {
-            return;
-        };
-        let patience = waiter.patience;
+    /// The score of a waiter at a 0-based position that has asked again: its own, unless so much time has passed since
+    /// that was set that scripts might soon drop the waiter, or it is far off.
+    pub(super) fn score_of_asking(&mut self, waiter: &Waiter, index: usize) -> Wall {
+        let (patience, left) = (waiter.patience, self.lease_left());
         let least = ahead(0, patience, index).saturating_sub(patience / 2);
-        if waiter.score < self.now.after(least) {
-            let left = self.lease_left();
-            waiter.score = self.now.after(ahead(left, patience, index));
-            self.state.set_waiter(owner, waiter);
+        if waiter.score < self.now.after(least.max(1)) || self.is_far_off(waiter, left) {
+            return self.now.after(ahead(left, patience, index));
         }
+        waiter.score
     }
 
     /// Rewrites the head's score if it is no longer ahead of now while the head lives. Scripts stop at the first head

@@ -158,28 +158,52 @@ impl<S: State> Step<'_, S> {
 
     /// Puts the owner in the queue, or lets it keep its place. Returns its sleep.
     fn join_by_script(&mut self, call: &TryLock<'_>, wait: ScriptWait) -> i64 {
-        let left = self.lease_left();
-        let queued = self.state.position(call.owner);
+        let (owner, patience) = (call.owner, wait.patience);
+        let queued = self.state.position(owner);
         let index = queued.unwrap_or_else(|| self.state.waiting());
         let sleep = self.sleep_of(call, wait, queued);
-        let (owner, patience) = (call.owner, wait.patience);
-        let joined_at = call.client.after(score::ahead(left, patience, index));
-        if queued.is_none() {
-            self.state.push(owner, Waiter::found(joined_at, self.now));
-            self.state.emit(Event::Enqueued);
-            // A newcomer does not sleep for the time that it is told: it subscribes, and asks again.
-            self.asked(owner, patience, 0);
-            return sleep;
-        }
-        self.asked(owner, patience, Millis::try_from(sleep).unwrap_or(0));
+        let ahead = score::ahead(self.lease_left(), patience, index);
+        let joined_at = call.client.after(ahead);
         match self.state.waiter(owner) {
-            Some(waiter) if wait.sleep == Sleep::BehindHead => {
-                let score = joined_at;
-                self.state.set_waiter(owner, Waiter { score, ..waiter });
+            None => {
+                let newcomer = Waiter::found(joined_at, self.now);
+                // It does not sleep for the time that it is told: it subscribes, and asks again.
+                let waiter = self.asked(newcomer, patience, 0);
+                self.state.push(owner, waiter);
+                self.state.emit(Event::Enqueued);
             }
-            _ => self.refresh_score(owner, index),
+            // Nothing changes if a blocked connection waits for the same owner.
+            Some(waiter) if waiter.ticket().is_some() => (),
+            Some(mut waiter) => {
+                waiter.patience = patience;
+                waiter.score = match wait.sleep {
+                    Sleep::BehindHead => joined_at,
+                    _ => self.score_of_asking(&waiter, index),
+                };
+                let sleeps = Millis::try_from(sleep).unwrap_or(0);
+                let waiter = self.asked(waiter, patience, sleeps);
+                self.state.set_waiter(owner, waiter);
+            }
         }
         sleep
+    }
+
+    /// A waiter that has asked by a script, and sleeps for `sleeps`, or until the lease ends. It asks again within its
+    /// patience after that, or before its score, if that is later: `tryLock(5, SECONDS)` passes 5 as milliseconds.
+    fn asked(&mut self, waiter: Waiter, patience: Millis, sleeps: Millis) -> Waiter {
+        let sleeps = sleeps.max(self.lease_left());
+        let silence = sleeps.saturating_add(patience);
+        let silence = silence.max(waiter.score.since(self.now.wall()));
+        let mut terms = waiter.terms;
+        // Redisson's locks are exclusive.
+        terms.limit = Limit::EXCLUSIVE;
+        Waiter {
+            presence: Presence::Asked,
+            patience,
+            terms,
+            deadline: self.now.listening_after(silence),
+            ..waiter
+        }
     }
 
     /// For how long a waiter is to sleep; `index` if it is in the queue already.

@@ -69,12 +69,16 @@ fn a_score_that_another_client_has_set_far_off_is_set_right_and_a_blocked_waiter
     let steps = [
         Action::Acquire(request(0, Wait::Try, 1)),
         Action::Acquire(request(1, Wait::Block, 1)),
+        Action::Acquire(request(2, Wait::Poll, 1)),
         Action::SetScore(1, 1 << 40),
+        Action::SetScore(2, 1 << 40),
         Action::Silence(1),
+        Action::Acquire(request(2, Wait::Poll, 1)),
     ];
     let world = after(World::new(&LARGE), &steps);
-    let ahead = world.state.queue[0].1.score.since(world.now.wall());
-    assert_eq!(ahead, LEASE + 1_000);
+    let scores = world.state.queue.iter().map(|(_, waiter)| waiter.score);
+    let ahead: Vec<_> = scores.map(|score| score.since(world.now.wall())).collect();
+    assert_eq!(ahead, [LEASE + 1_000, LEASE + 2 * 3]);
 }
 
 #[test]

@@ -50,17 +50,21 @@ impl World {
             let asking = |known| self.score_of_asking(action, known, owner, waiter, position);
             let scores = [known, cut].map(|known| asking(known).or(known));
             let score = scores[0].ok_or("a waiter that has not asked")?;
-            // Useless to scripts: over, or far off. That of a head is set anew then, perhaps before the waiter asked.
+            // Useless to scripts: over, or far off. It is set anew, a head's perhaps before the waiter asked.
             let was = was.unwrap_or(*waiter);
             let patience = waiter.patience.max(was.patience).max(1_000);
             let usual = shortest + waiter.patience.max(self.rules.patience) * (fewest + 1);
             let far = 100 * usual;
             let mut useless = [score, known.unwrap_or(score)].into_iter();
             let is_useless = useless.any(|score| score <= now || score > now.after(far));
-            let is_renewed = waiter.score > now && waiter.score <= now.after(longest + patience);
+            let latest = now.after(longest + patience * position);
+            let is_renewed = waiter.score > now && waiter.score <= latest;
+            let lives = waiter.lives(self.now) || was.lives(self.now);
+            // One that asks without patience is over at once.
+            let is_over = waiter.patience == 0 && waiter.score == now;
             ensure!(
                 scores.contains(&Some(waiter.score))
-                    || is_useless && is_renewed && (waiter.lives(self.now) || was.lives(self.now)),
+                    || is_useless && (is_renewed && lives || is_over),
                 "{score:?} is to be the score of {owner:?}: {waiter:?}"
             );
         }
@@ -86,6 +90,7 @@ impl World {
         let (asking, mut clock, mut patience) = match action {
             _ if !self.waits => return None,
             Action::Acquire(request) => (request.owner, now, request.patience),
+            Action::LockByScript(_) if waiter.presence != Presence::Asked => return None,
             Action::LockByScript(script) => (script.owner, self.client, script.wait?.0),
             _ => return None,
         };
@@ -97,7 +102,7 @@ impl World {
                 if script.wait.is_some_and(|(_, sleep)| sleep == Sleep::BehindHead));
             if !sets {
                 (clock, patience) = (now, waiter.patience);
-                let least = now.after(patience * position - patience / 2);
+                let least = now.after((patience * position - patience / 2).max(1));
                 if known >= least {
                     return Some(known);
                 }

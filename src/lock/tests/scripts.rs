@@ -30,9 +30,6 @@ impl World {
             .oracle
             .is_next(owner, 1, now, (self.rules.grace, clock));
         let known = self.oracle.queued(owner).is_some();
-        let mut queue = self.state.queue.iter();
-        let score = queue.find(|entry| *entry.0 == *NAMES[owner]);
-        let score = score.map(|(_, waiter)| waiter.score);
         let call = TryLock {
             owner: NAMES[owner],
             lease: script.lease,
@@ -47,11 +44,15 @@ impl World {
         // What is left now: the lease of another may have begun in this step.
         let left = self.lease_left();
         let patience = script.wait.map_or(0, |(patience, _)| patience);
-        // It lives at least until its score.
-        let score = score.unwrap_or_else(|| {
-            let place = self.state.position_of(NAMES[owner]).unwrap_or(0) as u64;
-            client.after(left + patience * (place + 1))
-        });
+        // It lives at least until its score: that of a newcomer, or the one that it has then.
+        let joins = script
+            .wait
+            .is_some_and(|(_, sleep)| !known || sleep == Sleep::BehindHead);
+        let place = self.state.position_of(NAMES[owner]);
+        let score = match place.filter(|_| !joins) {
+            Some(place) => self.state.queue[place].1.score,
+            None => client.after(left + patience * (place.unwrap_or(0) as u64 + 1)),
+        };
         let asked = |silence: Millis| {
             let silence = silence.max(score.since(now.wall()));
             Life::Asked(heard_after(now, silence))
