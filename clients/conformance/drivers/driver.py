@@ -74,9 +74,8 @@ class Operations:
             if fail:
                 raise BodyError("the body's own")
 
-    async def abandon(self, id, of, name, options):  # in a block that its thread or task never leaves
-        block = holds[id, "block"] = made[of][0](name, **options)
-        held = await maybe(block.__aenter__() if IS_ASYNC else block.__enter__())
+    async def abandon(self, id, of, name, options):  # Nothing refers to what it holds.
+        held = await maybe(made[of][0].acquire(name, **options))
         return {"token": held.token, "owner": held.owner}
 
     async def renew(self, id, of, **lease):

@@ -1,6 +1,7 @@
 """What is idiom in Python; the rows are tested by clients/conformance, whose servers are used here, too."""
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import os
@@ -105,6 +106,23 @@ def test_what_nobody_refers_to_is_not_renewed(locks, view, name):
     locks.acquire(name, lease=0.4)
     gc.collect()
     until("it is free", lambda: view.is_free(name))
+
+
+def test_a_block_goes_on_after_the_thread_that_entered_it(locks, name):
+    with contextlib.ExitStack() as block:  # As a fixture, or a web framework's dependency.
+        thread = threading.Thread(target=lambda: block.enter_context(locks(name, lease=0.6)))
+        thread.start()
+        thread.join()
+        time.sleep(1.2)
+
+
+def test_a_block_goes_on_after_the_task_that_entered_it(one, name):
+    async def work(locks):
+        async with contextlib.AsyncExitStack() as block:
+            await asyncio.create_task(block.enter_async_context(locks(name, lease=0.6)))
+            await asyncio.sleep(1.2)
+
+    run(one, work)
 
 
 def test_a_lock_that_is_granted_while_locks_closes_is_given_back(one, view, name):

@@ -27,7 +27,6 @@ class Hold:
         self.state, self.holds = "held", 1
         self.unanswered = set[Tries]()  # renewals, which may still set their lease
         self.user: Callable[[], Any] = lambda: self  # a weak reference to the user's side, once there is one
-        self.is_holder_gone: Callable[[], bool] = lambda: False
         self.entered: dict[Any, Any] = {}  # the reentrant holds of its thread or task
 
     def tell(self, hook: str, **more: Any) -> None:
@@ -83,7 +82,7 @@ class Core(Asks):
             return
         if self.now() >= hold.end:
             return await self.lose(hold, "lease")
-        if hold.user() is None or hold.is_holder_gone():
+        if hold.user() is None:
             return await self._over(hold)
         self.io.timer.set(hold, hold.end)  # The lease may end while the answer does not come.
         if not (hold.options.renew or hold.options.session):

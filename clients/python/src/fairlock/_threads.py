@@ -175,8 +175,6 @@ class Held(AnyHeld[float, None]):
     lost: Lost
 
     def __enter__(self) -> Held:
-        thread = threading.current_thread()
-        self._hold.is_holder_gone = lambda: not thread.is_alive()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -177,9 +177,6 @@ class Held(AnyHeld[Coroutine[Any, Any, float], Coroutine[Any, Any, None]]):
     lost: Lost
 
     async def __aenter__(self) -> Held:
-        task = asyncio.current_task()
-        assert task is not None
-        self._hold.is_holder_gone = task.done
         return self
 
     async def __aexit__(
