@@ -75,15 +75,21 @@ def test_the_errors_are_those_of_python_too():
     assert issubclass(fairlock.Unavailable, ConnectionError)
 
 
-def test_an_interrupted_thread_leaves_the_queue(locks, view, name):
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_an_interrupted_thread_leaves_the_queue(locks, view, name, error):
     def interrupt():
         view.waits(name)
-        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.3)  # It has begun to listen, and pauses.
+        os.kill(os.getpid(), signal.SIGALRM)
 
+    def handle(*_):
+        raise error("alarm")
+
+    signal.signal(signal.SIGALRM, handle)
     with locks.acquire(name):
         threading.Thread(target=interrupt).start()
-        with pytest.raises(KeyboardInterrupt):
-            locks.acquire(name)
+        with pytest.raises(error, match="^alarm$"):
+            locks.acquire(name, wait=9)
         assert view.queue(name) == []
 
 
@@ -110,17 +116,17 @@ def test_what_nobody_refers_to_is_not_renewed(locks, view, name):
 
 def test_a_block_goes_on_after_the_thread_that_entered_it(locks, name):
     with contextlib.ExitStack() as block:  # As a fixture, or a web framework's dependency.
-        thread = threading.Thread(target=lambda: block.enter_context(locks(name, lease=0.6)))
+        thread = threading.Thread(target=lambda: block.enter_context(locks(name, lease=2)))
         thread.start()
         thread.join()
-        time.sleep(1.2)
+        time.sleep(2.5)
 
 
 def test_a_block_goes_on_after_the_task_that_entered_it(one, name):
     async def work(locks):
         async with contextlib.AsyncExitStack() as block:
-            await asyncio.create_task(block.enter_async_context(locks(name, lease=0.6)))
-            await asyncio.sleep(1.2)
+            await asyncio.create_task(block.enter_async_context(locks(name, lease=2)))
+            await asyncio.sleep(2.5)
 
     run(one, work)
 

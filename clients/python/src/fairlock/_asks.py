@@ -169,10 +169,10 @@ class Asks(Calls):
 
     async def _try(self, ask: Ask) -> Hold | None:
         """Asks once; None: again."""
+        must_listen = await self._must_listen(ask)  # What a signal raises there, perhaps a TimeoutError, is no failure of the server's.
         try:
-            retry_after, ask.retry_after = ask.retry_after, None
-            if retry_after is not None and ask.stop is None:
-                await self._wait(ask, retry_after)
+            if must_listen:
+                await self.io.listen(ask.ear, self.subscribe, ask.options.command_timeout, ask.over - self.now())
             if ask.stop is not None:  # Also where that has ended the wait.
                 raise ask.stop
             return await self._ask(ask)
@@ -249,16 +249,18 @@ class Asks(Calls):
         await self.io.pause(min(FIRST_PAUSE, ask.over - self.now()), ask.ear.bell)
         return None
 
-    async def _wait(self, ask: Ask, retry_after: float) -> None:
-        """Returns when it is time to ask again."""
+    async def _must_listen(self, ask: Ask) -> bool:
+        """When it is time to ask again: whether to listen before. At first; and after silence, since the connection may be dead."""
+        retry_after, ask.retry_after = ask.retry_after, None
+        if retry_after is None or ask.stop is not None:
+            return False
         if self.now() >= ask.over:
             raise self._not_in_time(ask)
-        if ask.ear.stands:
-            longest = retry_after + min(1.0, retry_after / 10) * random.random()
-            if await self.io.pause(min(longest, ask.over - self.now()), ask.ear.bell) or self.now() >= ask.over:
-                return
-        # At first; and after silence, since the connection may be dead.
-        await self.io.listen(ask.ear, self.subscribe, ask.options.command_timeout, ask.over - self.now())
+        if not ask.ear.stands:
+            return True
+        longest = retry_after + min(1.0, retry_after / 10) * random.random()
+        is_woken = await self.io.pause(min(longest, ask.over - self.now()), ask.ear.bell)
+        return not is_woken and self.now() < ask.over
 
     def _not_in_time(self, ask: Ask) -> errors.NotInTime:
         wait = ask.options.wait
