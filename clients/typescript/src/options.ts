@@ -17,48 +17,48 @@ type Hook = (event: LockEvent) => void;
 
 /** Functions for tracing and metrics; a failure in one has no other effect. */
 export interface Hooks {
-  onWait?: Hook; onAcquired?: Hook; onLost?: Hook; onReleased?: Hook;
+  onWait?: Hook | undefined; onAcquired?: Hook | undefined; onLost?: Hook | undefined; onReleased?: Hook | undefined;
 }
 
 /** The options of one lock. */
 export interface LockOptions {
   /** Longest wait; 0: try once. Without it, or Infinity: no limit. */
-  wait?: number;
+  wait?: number | undefined;
   /** Default 30,000. */
-  lease?: number;
+  lease?: number | undefined;
   /** Renew in the background at every third of the lease; default true. */
-  renew?: boolean;
+  renew?: boolean | undefined;
   /** A connection of its own, with which the lock ends. */
-  session?: boolean;
+  session?: boolean | undefined;
   /** The owner, 1 to 256 bytes; default `host:pid:uuid`, unique. */
-  owner?: string;
+  owner?: string | undefined;
   /** Within the work of `run`, the same lock can be held again. */
-  reentrant?: boolean;
+  reentrant?: boolean | undefined;
   /** Hold together with others that are shared. */
-  shared?: boolean;
+  shared?: boolean | undefined;
   /** The most holders; implies `shared`. */
-  limit?: number;
+  limit?: number | undefined;
   /** Longest wait for replicas to confirm an acquisition or a renewal; default 1,000; 0: they are not asked. */
-  syncTimeout?: number;
+  syncTimeout?: number | undefined;
   /** How many replicas must confirm; default 1 if the master had a replica when this Locks first asked it, else 0. */
-  minReplicas?: number;
+  minReplicas?: number | undefined;
   /** How long a waiter that has died keeps its place; default 10,000. */
-  patience?: number;
+  patience?: number | undefined;
   /** Cancels the wait. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** Defaults for all locks, and options of the Locks itself. */
 export interface LocksOptions extends Omit<LockOptions, 'signal'> {
   /** How long a server that cannot be reached is asked again; default 30,000. */
-  retryTimeout?: number;
+  retryTimeout?: number | undefined;
   /** Longest time for an answer; default 5,000. */
-  commandTimeout?: number;
+  commandTimeout?: number | undefined;
   /** How long a release that fails is sent again; default 5,000. */
-  releaseTimeout?: number;
+  releaseTimeout?: number | undefined;
   /** If the server does not have the module: `auto`, the default, takes locks by scripts; `required` refuses (NoModule). */
-  module?: 'auto' | 'required';
-  hooks?: Hooks;
+  module?: 'auto' | 'required' | undefined;
+  hooks?: Hooks | undefined;
 }
 
 const DEFAULTS = {

@@ -23,7 +23,7 @@ before(async () => {
 after(() => rm(project, { recursive: true }));
 
 const USE = "new Locks(createClient()); console.log(new NotInTime('late').name);";
-const IMPORT = `import { createClient } from 'redis';\nimport { Locks, NotInTime, type Held } from 'fairlock';\nexport let held: Held | undefined;\n${USE}\n`;
+const IMPORT = `import { createClient } from 'redis';\nimport { Locks, NotInTime, type Held, type LockOptions } from 'fairlock';\nexport let held: Held | undefined;\nexport const within = (wait?: number): LockOptions => ({ wait });\n${USE}\n`;
 
 async function says(program: string, ...args: string[]): Promise<void> {
   const { stdout } = await run(program, args, { cwd: project });
@@ -42,7 +42,7 @@ for (const [module, type] of [['commonjs', 'commonjs'], ['node16', 'module']] as
   test(`TypeScript with module ${module} in a package of type ${type}`, async () => {
     await writeFile(join(project, 'package.json'), JSON.stringify({ type }));
     await writeFile(join(project, 'app.ts'), IMPORT);
-    await run('node', [join(TOOLS, 'typescript/bin/tsc'), '--strict', '--target', 'es2022', '--module', module, '--esModuleInterop', '--types', 'node', 'app.ts'], { cwd: project });
+    await run('node', [join(TOOLS, 'typescript/bin/tsc'), '--strict', '--exactOptionalPropertyTypes', '--target', 'es2022', '--module', module, '--esModuleInterop', '--types', 'node', 'app.ts'], { cwd: project });
     await says('node', 'app.js');
   });
 }
