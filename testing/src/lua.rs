@@ -73,12 +73,12 @@ pub fn keys(lock: &str) -> [String; 4] {
     ]
 }
 
-/// The words of a command (`FAIRLOCK.ACQUIRE lock owner ...`) as those of its script.
+/// The words of a command (`ACQUIRE lock owner ...`, whatever prefix it has) as those of its script.
 pub fn call(words: &[&str]) -> Vec<String> {
     let [name, lock, arguments @ ..] = words else {
         panic!("no command of a lock: {words:?}");
     };
-    let command = name.strip_prefix("FAIRLOCK.").unwrap_or(name);
+    let command = name.rsplit('.').next().unwrap_or(name);
     let begin = ["EVALSHA", &script(command).sha1, "4"].map(str::to_owned);
     let arguments = arguments.iter().map(|word| (*word).to_owned());
     begin

@@ -132,7 +132,7 @@ fn is_woken(client: &mut Client, listener: &Listener, since: i64) {
     client.assert_reply("EXISTS k", "0");
     client.assert_reply(QUEUE, "[b, c]");
     let left = left(client, 0);
-    let passed = now(client) - since;
+    let passed = client.now() - since;
     assert!((TURN - passed - 1..=TURN).contains(&left), "{left}");
     assert_eq!(listener.message(), "0");
     client.assert_reply("FAIRLOCK.ACQUIRE k d NOWAIT", "(nil)");
@@ -147,17 +147,6 @@ pub fn left(client: &mut Client, index: usize) -> i64 {
     let left = waiter.split(", ").nth(2);
     let left = left.and_then(|left| left.parse().ok());
     left.unwrap_or_else(|| panic!("no number in {waiter}"))
-}
-
-/// The server's time in milliseconds.
-pub fn now(client: &mut Client) -> i64 {
-    let time = client.run("TIME");
-    let numbers: Vec<i64> = time
-        .trim_matches(['[', ']'])
-        .split(", ")
-        .filter_map(|number| number.parse().ok())
-        .collect();
-    numbers[0] * 1000 + numbers[1] / 1000
 }
 
 /// What a server has written to its append-only file.

@@ -113,9 +113,7 @@ fn conversations(server: &Server) {
     });
     let mut client = server.connect();
     let hard = send(ports[0], "ann", "a hard question");
-    wait_until("it has the lock", || {
-        client.int("EXISTS conversation:ann") == 1
-    });
+    client.wait_for("EXISTS conversation:ann", "1");
     let waiting: Vec<TcpStream> = (0..10)
         .map(|number| {
             let message = send(ports[number % 2], "ann", &format!("message {number}"));

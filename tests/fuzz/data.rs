@@ -52,7 +52,8 @@ pub fn data(client: &mut Client) -> Data {
 /// is renewed all the time.
 pub fn differences([one, later]: [&Data; 2], other: &Data, now: i64) -> Vec<String> {
     let lives = |entry: Option<&(String, i64)>| {
-        let entry = entry.filter(|(_, expires)| *expires == -1 || *expires > now);
+        // What is about to expire may do so while it is looked at.
+        let entry = entry.filter(|(_, expires)| *expires == -1 || *expires > now + 2000);
         entry.cloned()
     };
     let mut keys: Vec<_> = one.keys().chain(other.keys()).collect();
@@ -119,14 +120,6 @@ pub fn loaded(dir: &Path) -> Data {
         "yes",
     ]);
     data(&mut server.connect())
-}
-
-pub fn now(client: &mut Client) -> i64 {
-    let time = client.run("TIME");
-    let seconds = time.trim_matches(['[', ']']).split(", ").next();
-    let seconds: i64 = seconds.and_then(|text| text.parse().ok()).expect("a time");
-    // What is about to expire may do so while it is looked at.
-    (seconds + 2) * 1000
 }
 
 /// Waiters that poll are alive until their patience is over, and come back where others have

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fairlock_testing::{Client, Dice, Server, follow, give_up, wait_until};
 
 use crate::connection::{Connection, garbage, pack};
-use crate::data::{VALUES, cancel_all, copy_folder, data, differences, dump, loaded, now};
+use crate::data::{VALUES, cancel_all, copy_folder, data, differences, dump, loaded};
 use crate::grammar::FAIRLOCK;
 use crate::scripts::{LIBRARY, redisson};
 use crate::steps::{Material, Step, step};
@@ -218,7 +218,7 @@ impl Stage {
             let before = data(&mut self.control);
             let its = data(&mut replica);
             let after = data(&mut self.control);
-            let differences = differences([&before, &after], &its, now(&mut self.control));
+            let differences = differences([&before, &after], &its, self.control.now());
             if differences.is_empty() {
                 break;
             }
@@ -252,7 +252,7 @@ impl Stage {
         let after = data(&mut self.control);
         let read = loaded(copy.path());
         // Keys that have expired by now may have done so during the load.
-        let differences = differences([&before, &after], &read, now(&mut self.control));
+        let differences = differences([&before, &after], &read, self.control.now());
         assert!(
             differences.is_empty(),
             "read from the file: {differences:#?}"
@@ -288,10 +288,7 @@ impl Stage {
         wait_until("nothing is left", || {
             cancel_all(&mut self.control);
             data(&mut self.control).is_empty()
-                && self
-                    .server
-                    .info("fairlock", "fairlock_locks_with_waiters_or_session")
-                    == "0"
+                && self.server.count("locks_with_waiters_or_session") == 0
         });
         assert!(!self.server.log().contains("panic"), "the server's log");
         let kept = self.server.info("memory", "used_memory_dataset");

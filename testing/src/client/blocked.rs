@@ -67,6 +67,13 @@ impl Blocked {
         reply.expect("a reply to the blocked command")
     }
 
+    /// The reply must begin so.
+    #[track_caller]
+    pub fn assert_start(self, start: &str) {
+        let reply = self.reply();
+        assert!(reply.starts_with(start), "{reply}");
+    }
+
     /// An integer reply.
     #[track_caller]
     pub fn int(self) -> i64 {

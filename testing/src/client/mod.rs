@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use redis::{Connection, ConnectionLike, Value};
 
-use crate::wait::give_up;
+use crate::lua;
+use crate::wait::{give_up, wait_until};
 
 pub use blocked::Blocked;
 pub use listener::{Listener, Message, WAKE_UPS};
@@ -85,9 +86,15 @@ impl Client {
         self.pipeline(&commands)
     }
 
-    /// Sends words; the reply as text: `12`, `(nil)`, `a`, `[a, 1]`, or `(error) ...`.
+    /// Sends words; the reply as text: `12`, `(nil)`, `a`, `[a, 1]`, or `(error) ...`. `LUA.ACQUIRE` and so on stand
+    /// for the [scripts](lua) of commands.
     pub fn run(&mut self, words: &str) -> String {
-        self.run_words(&words.split(' ').collect::<Vec<_>>())
+        let words: Vec<&str> = words.split(' ').collect();
+        if words[0].starts_with("LUA.") {
+            self.run_words(&lua::call(&words))
+        } else {
+            self.run_words(&words)
+        }
     }
 
     /// As [`Client::run`], words of any bytes.
@@ -186,6 +193,37 @@ impl Client {
     #[track_caller]
     pub fn assert_error(&mut self, words: &str, code: &str) {
         self.assert_start(words, &format!("(error) {code} "));
+    }
+
+    /// Sends words until they get this reply.
+    #[track_caller]
+    pub fn wait_for(&mut self, words: &str, reply: &str) {
+        wait_until(&format!("{words}: {reply}"), || self.run(words) == reply);
+    }
+
+    /// The server's time in milliseconds.
+    pub fn now(&mut self) -> i64 {
+        let time = self.list("TIME");
+        let [seconds, micros] = [0, 1].map(|part| time[part].parse::<i64>().expect("a time"));
+        seconds * 1000 + micros / 1000
+    }
+
+    /// A reply that is a list, which may be empty.
+    pub fn list(&mut self, words: &str) -> Vec<String> {
+        let reply = self.run(words);
+        let items = reply.trim_matches(['[', ']']).split(", ");
+        items
+            .filter(|item| !item.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Owners join the queue of `k` without blocking, in this order, and stay alive for longer than any test.
+    pub fn enqueue<const N: usize>(&mut self, owners: [&str; N]) {
+        for owner in owners {
+            let ask = format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE PATIENCE 600000");
+            self.assert_start(&ask, "[");
+        }
     }
 
     /// An integer reply.

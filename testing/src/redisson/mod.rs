@@ -2,7 +2,7 @@
 //!
 //! - [`releases()`]: the releases, and where they are fetched to;
 //! - [`Driver`]: a client, a JVM that carries out a test's commands;
-//! - [`harvest`]: all scripts of a release, from what such a client sends.
+//! - [`harvest`]: all scripts of a release, from what such a client sends; [`call`]: a call of one.
 
 mod driver;
 pub mod harvest;
@@ -34,4 +34,28 @@ pub fn keys(lock: &str, latch: &str) -> [String; 5] {
     let channel = beside("lock__channel");
     let latch = format!("{}:{latch}", beside("unlock_latch"));
     [lock, queue, scores, channel, latch]
+}
+
+/// The words of a call of the newest release's script for a role, by its text, for an owner of a lock, with a lease, a
+/// patience and the client's time.
+pub fn call(role: &str, (lock, owner): (&str, &str), latch: &str, times: [u64; 3]) -> Vec<String> {
+    let (script, keys) = (harvest::script(role), keys(lock, latch));
+    let keys = script.keys_of(&keys);
+    let [lease, patience, now] = times.map(|time| time.to_string());
+    let argument = |name: &&str| match *name {
+        "lease" => lease.clone(),
+        "owner" => owner.to_owned(),
+        "wait" => patience.clone(),
+        "now" => now.clone(),
+        "publish" => "PUBLISH".to_owned(),
+        // For how long an unlock that is sent twice is known.
+        "latch" => "13500".to_owned(),
+        _ => "0".to_owned(),
+    };
+    let text = String::from_utf8(script.text.clone()).expect("a text");
+    let mut words = vec!["EVAL".to_owned(), text, keys.len().to_string()];
+    words.extend_from_slice(keys);
+    let names = arguments(role).iter().take(script.arguments);
+    words.extend(names.map(argument));
+    words
 }

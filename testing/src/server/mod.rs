@@ -179,6 +179,13 @@ impl Server {
         line.unwrap_or_default().to_owned()
     }
 
+    /// A number in `INFO fairlock`, by its name without the prefix.
+    #[track_caller]
+    pub fn count(&self, name: &str) -> u64 {
+        let count = self.info("fairlock", &format!("fairlock_{name}"));
+        count.parse().expect("a number")
+    }
+
     /// Whether it has ACL categories for a module's commands, and tells a module's command filter which client has sent
     /// a command. Redis does since 7.2, and Valkey in all versions: it calls itself 7.2.4.
     pub fn knows_7_2(&self) -> bool {

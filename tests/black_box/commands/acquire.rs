@@ -11,8 +11,7 @@ fn a_second_connection_takes_the_place_over() {
     let first = server.block("FAIRLOCK.ACQUIRE k b");
     let behind = server.block("FAIRLOCK.ACQUIRE k c");
     let second = server.block("FAIRLOCK.ACQUIRE k b");
-    let error = first.reply();
-    assert!(error.starts_with("(error) TAKENOVER "), "{error}");
+    first.assert_start("(error) TAKENOVER ");
     client.assert_reply(
         "FAIRLOCK.QUEUE k",
         "[[b, blocked, -1, 1], [c, blocked, -1, 1]]",
@@ -41,7 +40,7 @@ fn enqueue_takes_over_the_place_of_a_blocked_request() {
     client.int("FAIRLOCK.ACQUIRE k a");
     let first = server.block("FAIRLOCK.ACQUIRE k b");
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    assert!(first.reply().starts_with("(error) TAKENOVER "));
+    first.assert_start("(error) TAKENOVER ");
     client.assert_start("FAIRLOCK.QUEUE k", "[[b, polling, ");
 }
 
@@ -61,10 +60,13 @@ fn a_star_is_the_connections_own_identity() {
 }
 
 #[test]
-fn replies_are_the_same_in_resp3() {
+fn in_resp3_there_are_maps_and_booleans_and_all_else_is_the_same() {
     let server = Server::start();
     let mut client = server.connect_resp3();
-    assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
+    client.assert_start("FAIRLOCK.INFO k", "{owner: (nil), holds: 0");
+    client.assert_has("FAIRLOCK.INFO k", "session: false");
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000 SESSION");
+    client.assert_has("FAIRLOCK.HOLDERS k", &format!(", {token}, true, 1]]"));
     client.assert_reply("FAIRLOCK.ACQUIRE k b NOWAIT", "(nil)");
     client.assert_reply("FAIRLOCK.ACQUIRE k b WAIT 5", "(nil)");
     client.assert_start("FAIRLOCK.ACQUIRE k b ENQUEUE", "[1, ");

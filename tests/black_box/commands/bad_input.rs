@@ -4,8 +4,6 @@ use fairlock_testing::commands::{COMMANDS, calls_of_a_lock, on};
 use fairlock_testing::{Server, wait_until};
 use redis::Value;
 
-use crate::scene::now;
-
 const WRONGTYPE: &str = "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
 
 #[test]
@@ -210,9 +208,9 @@ fn a_key_that_changes_its_type_stalls_no_waiter_for_ever() {
     // At once, so that the lease does not end before.
     let replies = client.at_once(&["PEXPIRE k 100", "SET k value"]);
     assert_eq!(replies, "[1, OK]");
-    let over = now(&mut client) + 150;
+    let over = client.now() + 150;
     assert_eq!(patient.reply(), "(nil)");
-    wait_until("the lease would be over", || now(&mut client) > over);
+    wait_until("the lease would be over", || client.now() > over);
     assert!(!waiter.is_done());
     client.run("DEL k");
     assert!(waiter.int() > 0);

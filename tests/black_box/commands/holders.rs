@@ -1,16 +1,14 @@
-//! `FAIRLOCK.HOLDERS`. What holders do is in `shared/holders.rs`.
+//! `FAIRLOCK.HOLDERS` and `FAIRLOCK.INFO`. What holders do is in `shared/holders.rs`.
 
 use fairlock_testing::{Client, Server};
 
 #[test]
-fn a_session_is_a_boolean_in_resp3() {
-    let server = Server::start();
-    let mut client = server.connect_resp3();
-    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000 SESSION");
-    let holders = client.run("FAIRLOCK.HOLDERS k");
-    assert!(
-        holders.ends_with(&format!(", {token}, true, 1]]")),
-        "{holders}"
+fn a_free_lock_has_no_owner() {
+    let (_server, mut client) = Server::connected();
+    client.assert_reply(
+        "FAIRLOCK.INFO k",
+        "[owner, (nil), holds, 0, lease, 0, token, (nil), session, 0, waiting, 0, next, (nil), \
+         holders, 0, limit, 0]",
     );
 }
 

@@ -78,9 +78,7 @@ fn a_replica_knows_of_none() {
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
     follow(&replica, &master);
     let mut reader = replica.connect();
-    wait_until("the replica has the lock", || {
-        reader.run("DBSIZE") == client.run("DBSIZE")
-    });
+    reader.wait_for("DBSIZE", &client.run("DBSIZE"));
     reader.assert_reply("FAIRLOCK.LOCKS", "[]");
 }
 

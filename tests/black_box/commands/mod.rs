@@ -3,7 +3,6 @@
 
 mod acquire;
 mod holders;
-mod info;
 mod locks;
 mod queue;
 
@@ -13,4 +12,4 @@ mod keyspace;
 mod polling;
 mod session;
 mod token;
-mod transactions;
+pub mod transactions;

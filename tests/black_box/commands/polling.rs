@@ -2,8 +2,6 @@
 
 use fairlock_testing::{Listener, Server, WAKE_UPS, wait_until};
 
-use crate::scene::now;
-
 #[test]
 fn enqueue_replies_position_and_when_to_ask_again() {
     let (_server, mut client) = Server::connected();
@@ -23,7 +21,7 @@ fn dead_waiters_in_a_row_cost_one_turn() {
         client.run(&format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE"));
     }
     let waiter = server.block("FAIRLOCK.ACQUIRE k alive");
-    let freed = now(&mut client);
+    let freed = client.now();
     client.int("FAIRLOCK.RELEASE k a");
     // Once the head has been silent for a tenth of its turn, all have until the end of that turn.
     wait_until("the last of them has no longer than a turn", || {
@@ -36,7 +34,7 @@ fn dead_waiters_in_a_row_cost_one_turn() {
     });
     assert!(waiter.int() > 0);
     // Ten turns would have taken 30 s.
-    assert!(now(&mut client) <= freed + 20_000);
+    assert!(client.now() <= freed + 20_000);
     client.assert_reply("FAIRLOCK.QUEUE k", "[]");
 }
 

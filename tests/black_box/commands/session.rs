@@ -140,15 +140,6 @@ fn its_lease_cannot_be_made_too_short_to_renew() {
     assert!(client.int("PTTL k") > 50_000);
 }
 
-#[test]
-fn a_lease_that_others_cut_short_is_renewed() {
-    let (server, mut client) = Server::connected();
-    let mut holder = server.connect();
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 60000");
-    client.run("PEXPIRE k 10000");
-    wait_until("it is renewed", || client.int("PTTL k") > 50_000);
-}
-
 /// Before it renews, the server asks itself by a write whether it has the replicas that it must have.
 #[test]
 fn a_renewal_takes_nothing_out_of_the_queue() {
@@ -192,15 +183,18 @@ fn another_holder_of_the_key_is_not_renewed() {
 
 #[test]
 fn it_moves_with_its_database() {
-    let (server, mut client) = Server::connected();
-    let mut holder = server.connect();
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
-    client.run("SWAPDB 0 1");
-    client.run("SELECT 1");
-    renewed(&mut client, "k", 1);
-    assert_eq!(client.holders("k"), "[a, 1]");
-    drop(holder);
-    free(&mut client, "k");
+    for how in ["SESSION", "SHARED SESSION"] {
+        let (server, mut client) = Server::connected();
+        let mut holder = server.connect();
+        holder.int(&format!("FAIRLOCK.ACQUIRE k a {how} LEASE 3600"));
+        client.run("SWAPDB 0 1");
+        client.assert_reply("FAIRLOCK.HOLDERS k", "[]");
+        client.run("SELECT 1");
+        renewed(&mut client, "k", 1);
+        assert_eq!(client.holders("k"), "[a, 1]");
+        drop(holder);
+        free(&mut client, "k");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use fairlock_testing::{Server, wait_until};
 
-use crate::scene::{AOF, now};
+use crate::scene::AOF;
 
 const HOUR: i64 = 3600;
 /// A minute in microseconds.
@@ -11,9 +11,9 @@ const MINUTE: i64 = 60_000_000;
 #[test]
 fn a_token_is_the_time_in_microseconds() {
     let (_server, mut client) = Server::connected();
-    let before = now(&mut client);
+    let before = client.now();
     let token = client.int("FAIRLOCK.ACQUIRE k a");
-    let after = now(&mut client);
+    let after = client.now();
     assert!(
         (before..=after).contains(&(token / 1000)),
         "{before} {token} {after}"

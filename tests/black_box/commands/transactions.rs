@@ -5,7 +5,41 @@ use redis::Value;
 
 use crate::scene::{AOF, appended};
 
-const REFUSED: &str = " and cannot be used in a script";
+/// What a caller that cannot block asks, and how the replies begin.
+const STEPS: &str = "
+    ACQUIRE k a SESSION -> (error) ERR SESSION binds the lock to a connection and cannot be used
+    ACQUIRE k a ENQUEUE SESSION -> (error) ERR SESSION binds the lock to a connection and cannot be used
+    ACQUIRE k * -> (error) ERR owner '*' is the identity of a connection and cannot be used
+    QUEUE k -> []
+    ACQUIRE k a LEASE 60000 -> a token
+    ACQUIRE k a -> a token
+    RELEASE k a -> 1
+    RENEW k a LEASE 70000 -> 70000
+    ACQUIRE k b -> (nil)
+    ACQUIRE k b WAIT 3600000 -> (nil)
+    QUEUE k -> []
+    ACQUIRE k b ENQUEUE -> [1,
+    ACQUIRE k c ENQUEUE -> [2,
+    QUEUE k -> [[b, polling,
+    RELEASE k a -> 0
+    ACQUIRE k b ENQUEUE -> a token
+    RELEASE k b -> 0
+    ACQUIRE k c ENQUEUE -> a token
+    RELEASE k c -> 0
+    RELEASE k c -> (error) NOTHELD";
+
+/// A caller that cannot block uses a lock as clients do.
+pub fn uses_a_lock(who: &str, mut call: impl FnMut(&str) -> String) {
+    for step in STEPS.trim().lines() {
+        let (words, expected) = step.trim_start().split_once(" -> ").expect("two parts");
+        let reply = call(&format!("FAIRLOCK.{words}"));
+        let is_right = match expected {
+            "a token" => reply.parse().is_ok_and(|token: i64| token > 1),
+            start => reply.starts_with(start),
+        };
+        assert!(is_right, "{who}, {words}: {reply}");
+    }
+}
 
 /// Calls one command of this module with its arguments.
 const CALL: &str = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
@@ -26,10 +60,6 @@ fn call(client: &mut Client, how: &str, what: &str, words: &str) -> String {
 fn load_library(client: &mut Client) {
     let loaded = client.raw(&[b"FUNCTION", b"LOAD", LIBRARY.as_bytes()]);
     assert_eq!(show(&loaded.expect("loaded")), "locks");
-}
-
-fn is_place(reply: &str, position: u32) -> bool {
-    reply.starts_with(&format!("[{position}, ")) && reply.ends_with(']')
 }
 
 #[test]
@@ -59,60 +89,26 @@ fn commands_behind_an_acquire_that_blocks_wait_with_it_and_run_in_order() {
 }
 
 #[test]
-fn enqueue_queues_in_a_transaction_a_script_and_a_function() {
-    let (_server, mut client) = Server::connected();
-    load_library(&mut client);
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let replies = client.at_once(&["FAIRLOCK.ACQUIRE k b ENQUEUE"]);
-    assert!(replies.starts_with("[[1, "), "{replies}");
-    let reply = call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE c ENQUEUE");
-    assert!(is_place(&reply, 2), "{reply}");
-    let reply = call(&mut client, "FCALL", "call", "FAIRLOCK.ACQUIRE d ENQUEUE");
-    assert!(is_place(&reply, 3), "{reply}");
-    for (holder, next) in [("a", "b"), ("b", "c"), ("c", "d")] {
-        client.assert_reply(&format!("FAIRLOCK.RELEASE k {holder}"), "0");
-        assert!(client.int(&format!("FAIRLOCK.ACQUIRE k {next} ENQUEUE")) > 0);
-    }
-}
-
-#[test]
-fn in_a_script_or_function_even_a_long_wait_is_over_at_once() {
-    let (_server, mut client) = Server::connected();
-    load_library(&mut client);
-    client.int("FAIRLOCK.ACQUIRE k a");
-    for words in ["FAIRLOCK.ACQUIRE b", "FAIRLOCK.ACQUIRE b WAIT 3600000"] {
-        assert_eq!(call(&mut client, "EVAL", CALL, words), "(nil)");
-        assert_eq!(call(&mut client, "FCALL", "call", words), "(nil)");
-    }
-    client.assert_reply("FAIRLOCK.QUEUE k", "[]");
-    // A script in a transaction does not wait either.
-    client.run("MULTI");
-    assert_eq!(
-        call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE b"),
-        "QUEUED"
-    );
-    client.assert_reply("EXEC", "[(nil)]");
-}
-
-#[test]
-fn scripts_and_functions_take_hold_and_release_as_clients_do() {
+fn scripts_and_functions_use_locks_as_clients_that_cannot_block() {
     let (_server, mut client) = Server::connected();
     load_library(&mut client);
     for (how, what) in [("EVAL", CALL), ("FCALL", "call")] {
-        let token: i64 = call(&mut client, how, what, "FAIRLOCK.ACQUIRE a LEASE 60000")
-            .parse()
-            .expect("a token");
-        assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), token);
-        assert_eq!(call(&mut client, how, what, "FAIRLOCK.RELEASE a"), "1");
-        assert_eq!(
-            call(&mut client, how, what, "FAIRLOCK.RENEW a LEASE 70000"),
-            "70000"
-        );
-        assert_eq!(call(&mut client, how, what, "FAIRLOCK.QUEUE"), "[]");
-        assert_eq!(call(&mut client, how, what, "FAIRLOCK.RELEASE a"), "0");
-        let error = call(&mut client, how, what, "FAIRLOCK.RELEASE a");
-        assert!(error.starts_with("(error) NOTHELD "), "{error}");
+        uses_a_lock(how, |words| {
+            call(&mut client, how, what, &words.replacen(" k", "", 1))
+        });
     }
+    client.assert_reply("DBSIZE", "0");
+}
+
+#[test]
+fn in_a_transaction_no_request_waits() {
+    let (_server, mut client) = Server::connected();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("MULTI");
+    client.run("FAIRLOCK.ACQUIRE k b WAIT 3600000");
+    call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE b");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    client.assert_start("EXEC", "[(nil), (nil), [1, ");
 }
 
 #[test]
@@ -155,26 +151,6 @@ fn a_session_in_a_transaction_is_bound_to_the_connection() {
     drop(client);
     assert!(waiter.int() > 0);
     assert_eq!(other.holders("k"), "[b, 1]");
-}
-
-#[test]
-fn a_session_or_the_connections_identity_in_a_script_or_function_is_refused() {
-    let (_server, mut client) = Server::connected();
-    load_library(&mut client);
-    for words in [
-        "FAIRLOCK.ACQUIRE a SESSION",
-        "FAIRLOCK.ACQUIRE a ENQUEUE SESSION",
-        "FAIRLOCK.ACQUIRE *",
-    ] {
-        for (how, what) in [("EVAL", CALL), ("FCALL", "call")] {
-            let error = call(&mut client, how, what, words);
-            assert!(
-                error.starts_with("(error) ERR ") && error.contains(REFUSED),
-                "{how} {words}: {error}"
-            );
-        }
-    }
-    client.assert_reply("DBSIZE", "0");
 }
 
 #[test]

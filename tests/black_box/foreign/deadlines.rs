@@ -3,7 +3,7 @@
 
 use fairlock_testing::{Client, Listener, Server, lua};
 
-use crate::scene::{QUEUE, left, now};
+use crate::scene::{QUEUE, left};
 
 /// Milliseconds.
 const HOUR: i64 = 3_600_000;
@@ -24,7 +24,7 @@ fn subtract(client: &mut Client, wait: i64) {
 /// Asks for `k` by a script, which drops a head whose deadline is over.
 fn ask_by_script(client: &mut Client, owner: &str) -> String {
     lua::load(client);
-    client.run_words(&lua::call(&["ACQUIRE", "k", owner, "ENQUEUE"]))
+    client.run(&format!("LUA.ACQUIRE k {owner} ENQUEUE"))
 }
 
 fn set_score(client: &mut Client, owner: &str, score: &str) {
@@ -40,17 +40,13 @@ fn score(client: &mut Client, owner: &str) -> i64 {
 fn polled() -> (Server, Client) {
     let (server, mut client) = Server::connected_with(&["--fairlock.turn", "60000"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 3600000");
-    for owner in ["p1", "p2", "p3"] {
-        client.run(&format!(
-            "FAIRLOCK.ACQUIRE k {owner} ENQUEUE PATIENCE 600000"
-        ));
-    }
+    client.enqueue(["p1", "p2", "p3"]);
     (server, client)
 }
 
 /// Whether a head's score is ahead of now, but not so far that scripts would line up all waiters behind it.
 fn is_true(client: &mut Client, owner: &str) -> bool {
-    let (score, now) = (score(client, owner), now(client));
+    let (score, now) = (score(client, owner), client.now());
     (now + 1..now + 24 * HOUR).contains(&score)
 }
 

@@ -4,7 +4,6 @@
 use fairlock_testing::{Server, wait_until};
 
 use super::ways_to_become_free::blocked_and_polling_soon;
-use crate::scene::now;
 
 /// Ways to take the field `a` out of the hash `k`, and the command that the server needs for that.
 const TAKING: [(&str, &str); 7] = [
@@ -105,8 +104,8 @@ fn an_owner_whose_field_has_expired_is_waited_for_until_it_is_deleted() {
     client.run("DEBUG SET-ACTIVE-EXPIRE 0");
     client.int("FAIRLOCK.ACQUIRE k o LEASE 600000");
     client.run("HPEXPIRE k 1 FIELDS 1 o");
-    let set = now(&mut client);
-    wait_until("it has expired", || now(&mut client) > set + 5);
+    let set = client.now();
+    wait_until("it has expired", || client.now() > set + 5);
     client.assert_start("FAIRLOCK.ACQUIRE k x ENQUEUE", "[1, ");
     client.run("DEBUG SET-ACTIVE-EXPIRE 1");
     wait_until("the lock is free", || {

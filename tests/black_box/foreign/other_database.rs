@@ -87,8 +87,7 @@ fn after_a_swap_waiters_ask_again_and_find_their_places() {
     session.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 600000");
     zero.assert_reply("SWAPDB 1 0", "OK");
     for wait in waits {
-        let reply = wait.reply();
-        assert!(reply.starts_with("(error) UNBLOCKED "), "{reply}");
+        wait.assert_start("(error) UNBLOCKED ");
     }
     assert!(!elsewhere.is_done());
     // The queues have gone with the locks. A newcomer is behind.

@@ -6,6 +6,8 @@ use fairlock_testing::native::library;
 use fairlock_testing::{Blocked, Client, Server, wait_until};
 use tempfile::TempDir;
 
+use crate::commands::transactions::uses_a_lock;
+
 const REFUSED: &str = "-ERR FAIRLOCK commands cannot be called from a key event";
 
 /// A server with both modules; `first`: the other one is loaded before fairlock, and so is told of
@@ -147,25 +149,8 @@ fn another_module_uses_locks_as_a_client_that_cannot_block() {
     let mut client = server.connect();
     client.run("CONFIG SET fairlock.intercept-eval no");
     let mut call = |command: &str| client.run(&format!("NOSY.CALL {command}"));
-    assert!(call("FAIRLOCK.ACQUIRE k a").parse::<i64>().is_ok());
-    assert_eq!(call("FAIRLOCK.ACQUIRE k b"), "(nil)");
-    assert_eq!(call("FAIRLOCK.ACQUIRE k b WAIT 600000"), "(nil)");
-    assert_eq!(call("FAIRLOCK.QUEUE k"), "[]");
-    let place = call("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    assert!(place.starts_with("[1, "), "{place}");
-    assert_eq!(call("FAIRLOCK.RELEASE k a"), "0");
-    assert!(call("FAIRLOCK.ACQUIRE k b ENQUEUE").parse::<i64>().is_ok());
-    assert_eq!(call("FAIRLOCK.RELEASE k b"), "0");
-    // It is not a connection that a session or the owner `*` could stand for.
-    assert_eq!(
-        call("FAIRLOCK.ACQUIRE k a SESSION"),
-        "(error) ERR SESSION binds the lock to a connection and cannot be used by another module"
-    );
-    assert_eq!(
-        call("FAIRLOCK.ACQUIRE k *"),
-        "(error) ERR owner '*' is the identity of a connection and cannot be used by another module"
-    );
-    // Nor has it a user whose permissions a script that is left to Lua would need.
+    uses_a_lock("another module", &mut call);
+    // It has no user whose permissions a script that is left to Lua would need.
     let reply = call(&on(SCRIPTS[1], "k"));
     assert!(reply.starts_with("(error) NOSCRIPT "), "{reply}");
     client.assert_reply("KEYS *", "[]");

@@ -3,7 +3,7 @@
 
 use fairlock_testing::{Blocked, Client, Server, wait_until};
 
-use crate::scene::{DEADLINES, QUEUE, now};
+use crate::scene::{DEADLINES, QUEUE};
 
 const ALL: &str = "w1 w2 w3 w4 w5";
 
@@ -121,7 +121,7 @@ impl Line {
         let head = queue[1..].split([',', ']']).next().expect("a head");
         let ahead = format!(
             "ZRANGEBYSCORE redisson_lock_timeout:{{k}} ({} inf",
-            now(client)
+            client.now()
         );
         assert!(names(&client.run(&ahead)).iter().any(|name| name == head));
         let mut with_deadlines = names(&client.run(DEADLINES));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fairlock_testing::{Blocked, Client, Listener, Server, wait_until};
 
-use crate::scene::{OPTIONS, Scene, now};
+use crate::scene::{OPTIONS, Scene};
 
 /// Commands, a case a line, after the last of which `k`, held by `a`, is free. After each of those before, it is held,
 /// by whomever.
@@ -48,7 +48,7 @@ fn blocked_and_polling(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
     for polling in [false, true] {
         println!("{name}, polling: {polling}");
         let mut scene = Scene::new(options, polling);
-        let since = now(&mut scene.client);
+        let since = scene.client.now();
         go(&mut scene);
         scene.the_head_is_served(since);
     }
@@ -103,7 +103,7 @@ fn a_lock_that_is_restored_over_and_then_removed_goes_to_the_head() {
         restore(&mut scene.other, b"1");
     });
     blocked_and_polling_soon("RESTORE with a short lease", &[], |scene| {
-        let soon = now(&mut scene.client) + 50;
+        let soon = scene.client.now() + 50;
         restore(&mut scene.other, soon.to_string().as_bytes());
     });
 }
@@ -214,9 +214,7 @@ fn a_lock_whose_lease_others_prolong_stays_held() {
             scene.step("PEXPIRE k 3000");
             let end = scene.client.int("PEXPIRETIME k");
             scene.step(longer);
-            wait_until("the old lease is over", || {
-                now(&mut scene.client) > end + 20
-            });
+            wait_until("the old lease is over", || scene.client.now() > end + 20);
             scene.no_waiter_is_served();
             scene.step("DEL k");
         });

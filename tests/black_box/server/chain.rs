@@ -4,7 +4,7 @@ use fairlock_testing::{Listener, Server, follow, wait_until};
 
 use super::promotion::{LONG_TURN, SHORT_TURN, pair, promote, wait_past};
 use super::replication::{exercise, same_keys};
-use crate::scene::{QUEUE, now};
+use crate::scene::QUEUE;
 
 fn chain(options: &[&str]) -> (Server, Server, Server) {
     let (master, middle) = pair(options);
@@ -27,7 +27,7 @@ fn a_replica_does_nothing_when_leases_turns_and_patience_run_out() {
     // Long enough for a busy machine to stop the master.
     client.run("CONFIG SET fairlock.turn 7000");
     client.at_once(&["PEXPIRE k 7000", "FAIRLOCK.RELEASE free a"]);
-    let turn_ends = now(&mut client) + 7000;
+    let turn_ends = client.now() + 7000;
     // Later turns are short again.
     client.run("CONFIG SET fairlock.turn 100");
     let keys = client.int("DBSIZE");

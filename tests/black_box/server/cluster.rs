@@ -2,8 +2,6 @@
 
 use fairlock_testing::{Client, Server, wait_until};
 
-use crate::scene::now;
-
 /// Makes a node a cluster of one.
 pub fn give_all_slots(client: &mut Client) {
     client.run("CLUSTER ADDSLOTSRANGE 0 16383");
@@ -55,9 +53,9 @@ fn a_wait_that_runs_out_in_a_pause_is_answered_when_it_is_known_that_it_has_left
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     // Not over before the pause begins.
     let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 6000");
-    let asked = now(&mut client);
+    let asked = client.now();
     client.assert_reply("CLIENT PAUSE 600000 WRITE", "OK");
-    wait_until("the time is up", || now(&mut client) > asked + 6000);
+    wait_until("the time is up", || client.now() > asked + 6000);
     if server.info("clients", "paused_reason").is_empty() {
         assert!(!waiter.is_done());
         client.assert_reply("CLIENT UNPAUSE", "OK");

@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 use fairlock_testing::{Client, Server, Wire, wait_until};
 use redis::Value;
 
-use crate::scene::{left, now};
+use crate::scene::left;
 
 /// Bare connections, each blocked on the lock.
 fn block_crowd(server: &Server, size: usize) -> Vec<TcpStream> {
@@ -115,11 +115,7 @@ fn a_crowd_of_dead_waiters_is_dropped_in_pieces_and_no_waiter_overtakes() {
     assert!(living.int() > 0);
     client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[c]");
     assert_eq!(client.holders("k"), "[b, 1]");
-    assert_eq!(
-        server.info("fairlock", "fairlock_reaped_waiters"),
-        "1249",
-        "one was cancelled"
-    );
+    assert_eq!(server.count("reaped_waiters"), 1249, "one was cancelled");
 
     // A newcomer between two pieces waits behind the living waiters.
     client.assert_reply("FAIRLOCK.CANCEL k c", "1");
@@ -172,10 +168,8 @@ fn waits_that_end_together_all_end() {
         let length = socket.read(&mut reply).expect("a reply");
         assert_eq!(&reply[..length], b"$-1\r\n");
     }
-    wait_until("the queue is empty", || {
-        client.run("FAIRLOCK.QUEUE k") == "[]"
-    });
-    assert_eq!(server.info("fairlock", "fairlock_timeouts"), "1000");
+    client.wait_for("FAIRLOCK.QUEUE k", "[]");
+    assert_eq!(server.count("timeouts"), 1000);
     assert_eq!(client.holders("k"), "[a, 1]");
     client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     client.assert_reply("KEYS *", "[]");
@@ -187,8 +181,8 @@ fn a_newcomer_that_blocks_behind_a_long_row_of_dead_waiters_gets_the_lock() {
     let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.run_many((0..600).map(|n| format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE PATIENCE 1")));
-    let all_asked = now(&mut client);
-    wait_until("all are dead", || now(&mut client) > all_asked + 5);
+    let all_asked = client.now();
+    wait_until("all are dead", || client.now() > all_asked + 5);
     let replies = client.run_many(["DEL k", "FAIRLOCK.ACQUIRE k x WAIT 60000"]);
     assert!(matches!(replies[1], Value::Int(1..)), "{replies:?}");
     assert_eq!(client.holders("k"), "[x, 1]");
@@ -216,9 +210,9 @@ fn of_leases_that_end_at_once_the_first_come_first_in_pieces() {
         (0..100).for_each(|_| drop(client.run("PING")));
     };
     // None ends before the server is stopped, however long this machine takes to set them.
-    let begun = now(&mut client);
+    let begun = client.now();
     set_end(&mut client, begun + 600_000);
-    let set = now(&mut client);
+    let set = client.now();
     let end = set + 4000 + 3 * (set - begun);
     set_end(&mut client, end);
     server.while_stopped(|| {

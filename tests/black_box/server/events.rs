@@ -16,31 +16,31 @@ pub fn announcing(options: &[&str]) -> Server {
     Server::with(&[&["--notify-keyspace-events", "KEd"], options].concat())
 }
 
+/// Commands, and what each announces. `{Q}`, `{Z}` and `{S}` stand for the keys of queue, deadlines and shared holders.
+const STEPS: &str = "
+    FAIRLOCK.ACQUIRE k a -> hset k, expire k, fairlock.acquire k
+    FAIRLOCK.ACQUIRE k b ENQUEUE -> zadd {Z}, rpush {Q}, fairlock.enqueue k
+    FAIRLOCK.CANCEL k b -> lpop {Q}, del {Q}, zrem {Z}, del {Z}, fairlock.cancel k
+    FAIRLOCK.RELEASE k a -> del k, fairlock.release k
+    ZADD {Z} 1 dead -> zadd {Z}
+    FAIRLOCK.CANCEL k a -> zrem {Z}, del {Z}
+    FAIRLOCK.ACQUIRE k a SHARED LEASE 500000 -> hset k, hset {S}, expire k, expire {S}, fairlock.acquire k
+    FAIRLOCK.ACQUIRE k b SHARED LEASE 600000 -> hset k, hset {S}, expire k, fairlock.acquire k
+    FAIRLOCK.RELEASE k b -> hdel k, hdel {S}, expire k, fairlock.release k
+    FAIRLOCK.RELEASE k a -> del k, del {S}, fairlock.release k";
+
 #[test]
-fn changes_are_announced_as_the_plain_commands_would() {
+fn changes_and_repairs_are_announced_as_the_plain_commands_would() {
     let (server, mut client) = Server::connected_with(&["--notify-keyspace-events", "KEA"]);
-    let events = Client::events(server.port, || {
-        client.int("FAIRLOCK.ACQUIRE k a");
-        client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-        client.int("FAIRLOCK.CANCEL k b");
-        client.int("FAIRLOCK.RELEASE k a");
-    });
-    let expected = [
-        "hset k",
-        "expire k",
-        "fairlock.acquire k",
-        "zadd redisson_lock_timeout:{k}",
-        "rpush redisson_lock_queue:{k}",
-        "fairlock.enqueue k",
-        "lpop redisson_lock_queue:{k}",
-        "del redisson_lock_queue:{k}",
-        "zrem redisson_lock_timeout:{k}",
-        "del redisson_lock_timeout:{k}",
-        "fairlock.cancel k",
-        "del k",
-        "fairlock.release k",
-    ];
-    assert_eq!(events, expected);
+    for case in STEPS.trim().lines() {
+        let case = case
+            .replace("{Q}", "redisson_lock_queue:{k}")
+            .replace("{Z}", "redisson_lock_timeout:{k}")
+            .replace("{S}", "redisson_lock_shared:{k}");
+        let (command, expected) = case.trim().split_once(" -> ").expect("two parts");
+        let events = Client::events(server.port, || drop(client.run(command)));
+        assert_eq!(events.join(", "), expected, "{command}");
+    }
 }
 
 #[test]
@@ -62,20 +62,6 @@ fn a_hand_off_is_announced_in_the_order_in_which_it_happens() {
         "zrem redisson_lock_timeout:{k}",
         "del redisson_lock_timeout:{k}",
         "fairlock.acquire k",
-    ];
-    assert_eq!(events, expected);
-}
-
-#[test]
-fn a_repair_is_announced_as_the_plain_commands_would() {
-    let (server, mut client) = Server::connected_with(&["--notify-keyspace-events", "KEA"]);
-    client.run("ZADD redisson_lock_timeout:{k} 1 dead");
-    let events = Client::events(server.port, || {
-        client.int("FAIRLOCK.CANCEL k a");
-    });
-    let expected = [
-        "zrem redisson_lock_timeout:{k}",
-        "del redisson_lock_timeout:{k}",
     ];
     assert_eq!(events, expected);
 }

@@ -5,7 +5,7 @@ use fairlock_testing::{Blocked, Client, Server, wait_until};
 
 use super::promotion::{LONG_TURN, fail_over_behind, pair};
 use super::replication::same_keys;
-use crate::scene::{QUEUE, now};
+use crate::scene::QUEUE;
 
 const UNBLOCKED: &str = "(error) UNBLOCKED ";
 
@@ -24,7 +24,7 @@ fn in_the_pause(ask: &str) -> (Scene, Blocked, Blocked) {
     let mut client = old.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let b = old.block(ask);
-    let asked = now(&mut client);
+    let asked = client.now();
     let c = old.block("FAIRLOCK.ACQUIRE k c");
     same_keys(&old, &new);
     new.signal("STOP");
@@ -41,9 +41,7 @@ fn in_the_pause(ask: &str) -> (Scene, Blocked, Blocked) {
 
 impl Scene {
     fn time_is_up(&mut self) {
-        wait_until("the time is up", || {
-            now(&mut self.client) > self.asked + LIMIT
-        });
+        wait_until("the time is up", || self.client.now() > self.asked + LIMIT);
     }
 
     fn fails_over(&self) {
@@ -78,8 +76,7 @@ impl Scene {
 
 #[track_caller]
 fn is_unblocked(waiter: Blocked) {
-    let reply = waiter.reply();
-    assert!(reply.starts_with(UNBLOCKED), "{reply}");
+    waiter.assert_start(UNBLOCKED);
 }
 
 /// Milliseconds: not over before the pause begins.
@@ -105,7 +102,7 @@ fn a_wait_that_runs_out_in_a_failover_that_is_given_up_has_left_when_it_is_told(
     assert!(!b.is_done());
     scene.gives_up();
     assert_eq!(b.reply(), "(nil)");
-    assert_eq!(scene.old.info("fairlock", "fairlock_timeouts"), "1");
+    assert_eq!(scene.old.count("timeouts"), 1);
     scene.b_has_left();
     assert!(!c.is_done());
 }

@@ -31,7 +31,7 @@ fn queues_that_were_there_before_the_module_are_found_by_it() {
     client.assert_reply(&format!("MODULE LOAD {path} turn 50"), "OK");
     // No command of this module has touched the lock; it knows the lock all the same.
     wait_until("it is known", || {
-        server.info("fairlock", "fairlock_locks_with_waiters_or_session") == "1"
+        server.count("locks_with_waiters_or_session") == 1
     });
     client.run("DEL {k}x");
     assert_eq!(wake_ups.message(), "0");
@@ -127,7 +127,10 @@ fn a_full_server_refuses_to_lock_and_does_everything_that_frees() {
     let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let mut queue = waiters(&server, &["b", "c", "d", "e"]);
     client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
+    client.int("FAIRLOCK.ACQUIRE shared r SHARED LEASE 600000");
     client.run("CONFIG SET maxmemory 1");
+    client.assert_error("FAIRLOCK.ACQUIRE shared s SHARED", "OOM");
+    client.assert_reply("FAIRLOCK.RELEASE shared r", "0");
     for option in ["", " NOWAIT", " ENQUEUE", " WAIT 5"] {
         // The holder, a waiter and a newcomer alike.
         for owner in ["a", "p", "z"] {
@@ -209,8 +212,7 @@ fn an_evicted_session_is_no_session_any_more() {
     assert!(client.int("FAIRLOCK.ACQUIRE k b LEASE 600000") > 0);
     drop(session);
     wait_until("the connection has closed", || {
-        server.info("fairlock", "fairlock_session_locks") == "0"
-            && server.info("clients", "connected_clients") == "2"
+        server.count("session_locks") == 0 && server.info("clients", "connected_clients") == "2"
     });
     assert_eq!(client.holders("k"), "[b, 1]");
 }

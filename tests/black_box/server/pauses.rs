@@ -68,7 +68,7 @@ fn nothing_is_written_while_writes_are_paused() {
         assert!(waiter.int() > 0);
     }
     assert!(acquire.int() > 0);
-    assert!(release.reply().starts_with("(error) NOTHELD "));
+    release.assert_start("(error) NOTHELD ");
     assert_eq!(looking.holders("k"), "[b, 1]");
     assert_eq!(looking.holders("j"), "[e, 1]");
     assert_eq!(looking.run(QUEUE), "[]");

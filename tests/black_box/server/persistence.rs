@@ -27,11 +27,34 @@ fn busy_lock(server: &Server) {
     client.run("FAIRLOCK.BREAK other");
 }
 
+/// The same of a lock that is held together.
+fn busy_shared_lock(server: &Server) {
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k w");
+    for n in 0..4 {
+        client.run(&format!(
+            "FAIRLOCK.ACQUIRE k r{n} SHARED 3 ENQUEUE LEASE 600000"
+        ));
+    }
+    client.run("FAIRLOCK.RELEASE k w");
+    for n in 0..4 {
+        client.run(&format!(
+            "FAIRLOCK.ACQUIRE k r{n} SHARED 3 ENQUEUE LEASE 60000{n}"
+        ));
+    }
+    client.int("FAIRLOCK.ACQUIRE k r1 SHARED 3");
+    client.int("FAIRLOCK.RENEW k r2 LEASE 700000");
+    client.run("FAIRLOCK.RELEASE k r0");
+    client.run("FAIRLOCK.ACQUIRE k r3 SHARED 3 ENQUEUE LEASE 650000");
+}
+
 #[test]
 fn a_killed_server_comes_back_with_the_same_lock_with_the_module_or_without_it() {
-    for (options, without_module) in [(AOF, false), (AOF, true), (&[], true)] {
+    let cases = [(AOF, false), (AOF, true), (&[], true)].into_iter();
+    let cases = cases.flat_map(|case| [busy_lock, busy_shared_lock].map(|make| (case, make)));
+    for ((options, without_module), make) in cases {
         let server = Server::with(options);
-        busy_lock(&server);
+        make(&server);
         let mut client = server.connect();
         let before = dump(&mut client);
         if options.is_empty() {

@@ -3,7 +3,7 @@
 use fairlock_testing::{Client, Listener, Server, follow, lua, wait_until};
 
 use super::replication::same_keys;
-use crate::scene::{AOF, DEADLINES, QUEUE, now};
+use crate::scene::{AOF, DEADLINES, QUEUE};
 
 /// Milliseconds.
 pub const LONG_TURN: &[&str] = &["--fairlock.turn", "60000"];
@@ -32,7 +32,7 @@ pub fn fail_over_behind(command: &str, master: &mut Client, replica: &Server) {
 
 /// Waits until the server's clock is past an instant.
 pub fn wait_past(client: &mut Client, instant: i64) {
-    wait_until("the time is over", || now(client) > instant);
+    wait_until("the time is over", || client.now() > instant);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_session_ends_with_its_master_and_the_lock_with_its_lease() {
     let end = cut.trim_matches(['[', ']']).rsplit(", ").next();
     let end: i64 = end.and_then(|end| end.parse().ok()).expect("an instant");
     assert!(waiter.int() > 0);
-    assert!(now(&mut client) >= end);
+    assert!(client.now() >= end);
     same_keys(&new, &old);
 }
 
@@ -182,7 +182,7 @@ fn a_master_that_is_one_again_does_not_renew_the_sessions_it_had() {
     same_keys(&old, &new);
     promote(&new);
     follow(&old, &new);
-    assert!(waiter.reply().starts_with("(error) UNBLOCKED "));
+    waiter.assert_start("(error) UNBLOCKED ");
     let mut client = promote(&old);
     let waiter = old.block("FAIRLOCK.ACQUIRE k b");
     assert_eq!(client.holders("k"), "[a, 1]");
@@ -252,11 +252,9 @@ fn scripts_go_on_with_the_lock_at_a_server_without_the_module_and_back() {
     drop(master);
     let mut client = promote(&plain);
     lua::load(&mut client);
-    let mut script = |words: [&str; 4]| client.run_words(&lua::call(&words));
-    assert_eq!(script(["RELEASE", "k", "u:1", "ALL"]), "0");
-    assert!(script(["ACQUIRE", "k", "u:3", "ENQUEUE"]).starts_with("[2, "));
-    let token = script(["ACQUIRE", "k", "u:2", "ENQUEUE"]);
-    assert!(token.parse::<i64>().is_ok(), "{token}");
+    client.assert_reply("LUA.RELEASE k u:1 ALL", "0");
+    client.assert_start("LUA.ACQUIRE k u:3 ENQUEUE", "[2, ");
+    client.int("LUA.ACQUIRE k u:2 ENQUEUE");
     let back = Server::start();
     follow(&back, &plain);
     same_keys(&plain, &back);
@@ -281,4 +279,19 @@ fn a_queue_in_a_database_that_was_swapped_is_known_to_the_new_master() {
     wait_until("it is found", || {
         client.run("FAIRLOCK.LOCKS").starts_with("[[name, k, ")
     });
+}
+
+#[test]
+fn a_new_master_goes_on_with_shared_holders_and_their_leases() {
+    let (old, new) = pair(&[]);
+    let mut client = old.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED 2 LEASE 3000");
+    same_keys(&old, &new);
+    drop(old);
+    let mut client = promote(&new);
+    // The lease of b ends here.
+    let next = new.block("FAIRLOCK.ACQUIRE k c SHARED 2 LEASE 600000");
+    assert!(next.int() > token);
+    client.assert_reply("HMGET k a b", "[1, (nil)]");
 }

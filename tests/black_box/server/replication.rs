@@ -9,6 +9,8 @@ pub fn dump(client: &mut Client) -> Vec<String> {
         "PEXPIRETIME k",
         "LRANGE redisson_lock_queue:{k} 0 -1",
         "ZRANGE redisson_lock_timeout:{k} 0 -1 WITHSCORES",
+        "HGETALL redisson_lock_shared:{k}",
+        "PEXPIRETIME redisson_lock_shared:{k}",
         "GET fairlock_token:{k}",
         "PEXPIRETIME fairlock_token:{k}",
         "DBSIZE",
@@ -48,6 +50,15 @@ pub fn exercise(master: &Server, check: impl Fn()) {
     check();
     client.int("FAIRLOCK.RELEASE k c");
     check();
+    for step in [
+        "ACQUIRE k r SHARED",
+        "ACQUIRE k s SHARED 3",
+        "RELEASE k r",
+        "BREAK k",
+    ] {
+        client.int(&format!("FAIRLOCK.{step}"));
+        check();
+    }
 }
 
 #[test]
@@ -57,12 +68,14 @@ fn a_replica_shows_the_lock_and_refuses_to_change_it_also_if_it_takes_writes() {
         let replica = Server::with(&["--replica-read-only", read_only]);
         follow(&replica, &master);
         let mut client = master.connect();
+        client.int("FAIRLOCK.ACQUIRE shared r SHARED 3 LEASE 600000");
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         let _waiter = master.block("FAIRLOCK.ACQUIRE k b PATIENCE 600000");
         same_keys(&master, &replica);
         let mut there = replica.connect();
         there.assert_start("FAIRLOCK.INFO k", "[owner, a, holds, 1, ");
         there.assert_start("FAIRLOCK.QUEUE k", "[[b, polling, ");
+        there.assert_start("FAIRLOCK.HOLDERS shared", "[[r, 1, ");
         for command in [
             "ACQUIRE k c",
             "ACQUIRE free c",

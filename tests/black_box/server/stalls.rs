@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fairlock_testing::{Blocked, Client, Server, Wire, wait_until};
 
-use crate::scene::now;
+use crate::scene::QUEUE;
 
 const TURN: &str = "3000";
 /// Longer than a turn.
@@ -29,10 +29,6 @@ fn two_behind_a_holder(server: &Server, patience: u64) -> Client {
         ));
     }
     client
-}
-
-fn queue(server: &Server) -> String {
-    server.connect().run("LRANGE redisson_lock_queue:{k} 0 -1")
 }
 
 fn ask(client: Client, owner: &str) -> Blocked {
@@ -63,54 +59,50 @@ fn a_turn_counts_from_when_the_wake_up_has_left() {
     assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
 }
 
-#[test]
-fn a_woken_waiter_that_asks_while_the_process_is_stopped_gets_the_lock() {
-    let server = server();
-    let mut client = two_behind_a_holder(&server, 600_000);
-    client.int("FAIRLOCK.RELEASE k a");
-    let asked = server.while_stopped(|| {
-        sleep(STALL);
-        ask(client, "p")
-    });
-    assert!(asked.int() > 0);
-}
+/// The process is stopped, or its writes or all commands are paused.
+const STALLS: [&str; 3] = ["STOP", "WRITE", "ALL"];
 
 #[test]
-fn a_woken_waiter_that_asks_while_writes_are_paused_gets_the_lock() {
-    for mode in ["WRITE", "ALL"] {
+fn a_woken_waiter_that_asks_in_a_stall_gets_the_lock() {
+    for stall in STALLS {
         let server = server();
         let mut client = two_behind_a_holder(&server, 600_000);
-        client.at_once(&["FAIRLOCK.RELEASE k a", &format!("CLIENT PAUSE 4000 {mode}")]);
-        assert!(ask(client, "p").int() > 0, "{mode}");
+        let asked = if stall == "STOP" {
+            client.int("FAIRLOCK.RELEASE k a");
+            server.while_stopped(|| {
+                sleep(STALL);
+                ask(client, "p")
+            })
+        } else {
+            client.at_once(&[
+                "FAIRLOCK.RELEASE k a",
+                &format!("CLIENT PAUSE 4000 {stall}"),
+            ]);
+            ask(client, "p")
+        };
+        assert!(asked.int() > 0, "{stall}");
     }
 }
 
 #[test]
-fn patience_does_not_run_out_while_the_server_stands_still() {
-    let server = server();
-    let _client = two_behind_a_holder(&server, 3000);
-    let mut wire = Wire::new(server.port);
-    server.while_stopped(|| {
-        sleep(STALL);
-        // The waiter's request is still to be read when the lock is free.
-        wire.send(RELEASE_AND_ASK);
-    });
-    assert_eq!(wire.line(), ":0");
-    assert!(wire.token() > 0);
-    assert_eq!(queue(&server), "[q]");
-}
-
-#[test]
-fn patience_does_not_run_out_while_writes_are_paused() {
-    for mode in ["WRITE", "ALL"] {
+fn patience_does_not_run_out_in_a_stall() {
+    for stall in STALLS {
         let server = server();
         let mut client = two_behind_a_holder(&server, 3000);
         let mut wire = Wire::new(server.port);
-        client.run(&format!("CLIENT PAUSE 4000 {mode}"));
-        wire.send(RELEASE_AND_ASK);
-        assert_eq!(wire.line(), ":0", "{mode}");
-        assert!(wire.token() > 0, "{mode}");
-        assert_eq!(queue(&server), "[q]", "{mode}");
+        // The waiter's request is still to be read when the lock is free.
+        if stall == "STOP" {
+            server.while_stopped(|| {
+                sleep(STALL);
+                wire.send(RELEASE_AND_ASK);
+            });
+        } else {
+            client.run(&format!("CLIENT PAUSE 4000 {stall}"));
+            wire.send(RELEASE_AND_ASK);
+        }
+        assert_eq!(wire.line(), ":0", "{stall}");
+        assert!(wire.token() > 0, "{stall}");
+        client.assert_reply(QUEUE, "[q]");
     }
 }
 
@@ -128,7 +120,7 @@ fn a_waiter_of_which_only_the_score_is_known_outlives_a_stall() {
         let queue = format!("redisson_lock_queue:{{{lock}}}");
         client.int(&format!("FAIRLOCK.ACQUIRE {lock} a LEASE 600000"));
         client.run(&format!("RPUSH {queue} f"));
-        let score = now(&mut client) + 3000;
+        let score = client.now() + 3000;
         client.run(&format!("ZADD redisson_lock_timeout:{{{lock}}} {score} f"));
         let waiter = server.block(&format!("FAIRLOCK.ACQUIRE {lock} b"));
         stall(&server);

@@ -51,7 +51,7 @@ fn a_blocked_reader_can_ask_as_a_writer_instead() {
     client.int("FAIRLOCK.ACQUIRE k w");
     let first = server.block("FAIRLOCK.ACQUIRE k a SHARED");
     let second = server.block("FAIRLOCK.ACQUIRE k a");
-    assert!(first.reply().starts_with("(error) TAKENOVER"));
+    first.assert_start("(error) TAKENOVER");
     wait_until("one waits", || server.blocked() == 1);
     assert!(client.run("FAIRLOCK.QUEUE k").ends_with("-1, 1]]"));
     client.run("FAIRLOCK.RELEASE k w");
