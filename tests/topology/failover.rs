@@ -28,8 +28,7 @@ fn is_master(node: &Node) -> bool {
 /// A blocked client is told what BLPOP is told: that the server has become a replica.
 #[track_caller]
 fn is_sent_away(waiter: Blocked) {
-    let reply = waiter.reply();
-    assert!(reply.starts_with("(error) UNBLOCKED "), "{reply}");
+    waiter.assert_start("(error) UNBLOCKED ");
 }
 
 /// The replica takes over by this command, and the lock goes on there.
@@ -171,7 +170,7 @@ fn a_killed_master_costs_no_place() {
     let new = &cluster.replicas[home];
     wait_until("the replica is the master", || is_master(new));
     for waiter in scene.blocked {
-        assert!(waiter.reply().starts_with("(error) "));
+        waiter.assert_start("(error) ");
     }
     goes_on(new, scene.token);
 }

@@ -2,7 +2,7 @@
 
 use fairlock_testing::{lua, wait_until};
 
-use crate::moving::{AWAY, HOME, Move, two_masters};
+use crate::moving::{AWAY, HOME, Move, to_and_fro, two_masters};
 use crate::scene::LEFT;
 
 #[test]
@@ -14,12 +14,7 @@ fn holders_move_with_their_slot_in_whichever_order_the_keys_move() {
         [lock.clone(), shared.clone()],
         [shared.clone(), lock.clone()],
     ];
-    for (round, order) in orders.iter().enumerate() {
-        let (from, to) = if round % 2 == 0 {
-            (HOME, AWAY)
-        } else {
-            (AWAY, HOME)
-        };
+    for (order, (from, to)) in orders.iter().zip(to_and_fro()) {
         let home = &cluster.masters[from];
         let mut client = home.connect();
         let a = client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
@@ -100,8 +95,6 @@ fn a_lease_that_ends_on_the_way_is_over_where_the_lock_arrives() {
     moving.keys(&[lock, queue, deadlines]);
     let there = moving.to;
     moving.finish();
-    wait_until("the lease is over there", || {
-        there.run("HEXISTS k b") == "0"
-    });
+    there.connect().wait_for("HEXISTS k b", "0");
     there.assert_reply("HEXISTS k a", "1");
 }

@@ -6,11 +6,21 @@
 use fairlock_testing::cluster::Cluster;
 use fairlock_testing::{Client, Listener, Wire, lua, wait_until};
 
-use crate::moving::{AWAY, HOME, Move, two_masters};
-use crate::scene::{LEFT, QUEUE, Scene, goes_on, knows_the_queue, nothing_comes_back};
+use crate::moving::{AWAY, HOME, Move, to_and_fro, two_masters};
+use crate::scene::{
+    LEFT, QUEUE, Scene, a_session_stays_behind, goes_on, knows_the_queue, nothing_comes_back,
+    tokens_grow,
+};
 
 pub fn begin(cluster: &Cluster) -> Move<'_> {
     Move::begin(cluster, HOME, AWAY)
+}
+
+/// Moves the slot with all keys of the lock.
+fn move_all(cluster: &Cluster, from: usize, to: usize) {
+    let moving = Move::begin(cluster, from, to);
+    moving.keys(&lua::keys("k"));
+    moving.finish();
 }
 
 #[test]
@@ -23,12 +33,7 @@ fn all_places_are_kept_in_any_order_of_the_keys() {
         [&queue, &lock, &deadlines],
         [&deadlines, &lock, &queue],
     ];
-    for (round, order) in orders.iter().enumerate() {
-        let (from, to) = if round % 2 == 0 {
-            (HOME, AWAY)
-        } else {
-            (AWAY, HOME)
-        };
+    for (order, (from, to)) in orders.iter().zip(to_and_fro()) {
         let scene = Scene::new(&cluster.masters[from]);
         let slot = cluster.slot("k");
         let moving = Move::begin(&cluster, from, to);
@@ -171,39 +176,16 @@ fn a_waiter_whose_time_is_up_or_who_hangs_up_on_the_way_costs_one_turn() {
 }
 
 #[test]
-fn a_session_ends_where_its_slot_leaves_and_the_lock_lives_on_by_its_lease() {
-    let cluster = two_masters(&[]);
-    let home = &cluster.masters[HOME];
-    let mut holder = home.connect();
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    let moving = begin(&cluster);
-    moving.keys(&lua::keys("k"));
-    let away = moving.to;
-    moving.finish();
-    let session = "fairlock_session_locks";
-    wait_until("the session has ended", || {
-        home.info("fairlock", session) == "0"
-    });
-    // The connection has no say any more.
-    let waiter = away.block("FAIRLOCK.ACQUIRE k b");
-    let end = away.run("PEXPIRETIME k");
-    drop(holder);
-    home.assert_reply("PING", "PONG");
-    assert_eq!(away.connect().holders("k"), "[a, 1]");
-    away.assert_reply("PEXPIRETIME k", &end);
-    // What is cut short is not renewed.
-    away.run("PEXPIRE k 1000");
-    waiter.int();
+fn a_slot_that_leaves_takes_with_it_what_was_known_of_its_locks() {
+    let cluster = two_masters(&["--fairlock.turn", "60000"]);
+    nothing_comes_back(&cluster, |from, to| move_all(&cluster, from, to));
+    a_session_stays_behind(&cluster, |from, to| move_all(&cluster, from, to));
 }
 
 #[test]
-fn a_slot_that_leaves_takes_with_it_what_was_known_of_its_locks() {
-    let cluster = two_masters(&["--fairlock.turn", "60000"]);
-    nothing_comes_back(&cluster, |from, to| {
-        let moving = Move::begin(&cluster, from, to);
-        moving.keys(&lua::keys("k"));
-        moving.finish();
-    });
+fn tokens_grow_while_a_slot_moves_between_servers_whose_clocks_differ() {
+    let cluster = Cluster::start(2, 0, &[]);
+    tokens_grow(&cluster, |from, to| move_all(&cluster, from, to));
 }
 
 #[test]
@@ -258,32 +240,8 @@ fn waiters_of_a_slot_that_is_taken_away_are_sent_after_it() {
     for waiter in scene.blocked {
         assert_eq!(waiter.reply(), LEFT);
     }
-    assert_eq!(
-        home.info("fairlock", "fairlock_acquisitions_handed_off"),
-        "0"
-    );
+    assert_eq!(home.count("acquisitions_handed_off"), 0);
     home.assert_reply("DBSIZE", "0");
-}
-
-#[test]
-fn tokens_grow_while_a_slot_moves_between_servers_whose_clocks_differ() {
-    let cluster = Cluster::start(2, 0, &[]);
-    cluster.masters[HOME].set_clock(5);
-    let (mut from, mut to, mut last) = (HOME, AWAY, 0);
-    for _ in 0..4 {
-        let mut client = cluster.masters[from].connect();
-        let token = client.int("FAIRLOCK.ACQUIRE k a");
-        assert!(token > last, "{token} after {last}");
-        last = token;
-        client.int("FAIRLOCK.RELEASE k a");
-        let moving = Move::begin(&cluster, from, to);
-        // There where the token is ahead of the clock.
-        if client.run("EXISTS fairlock_token:{k}") == "1" {
-            moving.keys(&["fairlock_token:{k}".to_owned()]);
-        }
-        moving.finish();
-        std::mem::swap(&mut from, &mut to);
-    }
 }
 
 /// A key that has moved, and is there once more, stops the tool that moves the slot (BUSYKEY).

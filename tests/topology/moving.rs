@@ -6,6 +6,11 @@ use fairlock_testing::cluster::{Cluster, Node};
 pub const HOME: usize = 0;
 pub const AWAY: usize = 1;
 
+/// From which to which it moves, each time.
+pub fn to_and_fro() -> impl Iterator<Item = (usize, usize)> {
+    [(HOME, AWAY), (AWAY, HOME)].into_iter().cycle()
+}
+
 /// Two masters. No token is ahead of the clock there, and kept in a key that would have to move too.
 pub fn two_masters(options: &[&str]) -> Cluster {
     let options = [&["--fairlock.clock-skew", "0"], options].concat();

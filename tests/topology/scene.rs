@@ -96,3 +96,40 @@ pub fn nothing_comes_back(cluster: &Cluster, moves: impl Fn(usize, usize)) {
         home.assert_reply("FAIRLOCK.RELEASE k b", "0");
     }
 }
+
+/// A session ends at the node that its slot leaves. Its lock lives on by the lease, and the connection has no say any
+/// more.
+#[track_caller]
+pub fn a_session_stays_behind(cluster: &Cluster, moves: impl Fn(usize, usize)) {
+    let [home, away] = [0, 1].map(|node| &cluster.masters[node]);
+    let mut holder = home.connect();
+    let token = holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    moves(0, 1);
+    wait_until("it has ended", || home.count("session_locks") == 0);
+    let waiter = away.block("FAIRLOCK.ACQUIRE k b");
+    let end = away.run("PEXPIRETIME k");
+    drop(holder);
+    home.assert_reply("PING", "PONG");
+    assert_eq!(away.connect().token("k"), token);
+    away.assert_reply("PEXPIRETIME k", &end);
+    // What is cut short is not renewed.
+    away.run("PEXPIRE k 1000");
+    assert!(waiter.int() > token);
+}
+
+/// Tokens grow from node to node and back, though the clock of the first is ahead.
+#[track_caller]
+pub fn tokens_grow(cluster: &Cluster, moves: impl Fn(usize, usize)) {
+    cluster.masters[0].set_clock(5);
+    let mut last = 0;
+    for (from, to) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
+        let mut client = cluster.masters[from].connect();
+        for _ in 0..3 {
+            let token = client.int("FAIRLOCK.ACQUIRE k a");
+            assert!(token > last, "{token} after {last}");
+            last = token;
+            client.int("FAIRLOCK.RELEASE k a");
+        }
+        moves(from, to);
+    }
+}
