@@ -13,11 +13,6 @@ use crate::interception::Interception;
 /// Such a pause between two asks may be longer than what is left of a turn.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Words of a command, as its script.
-pub fn call(client: &mut Client, words: &str) -> String {
-    client.run_words(&lua::call(&words.split(' ').collect::<Vec<_>>()))
-}
-
 fn load_module(client: &mut Client, options: &str) {
     let module = fairlock_testing::server::module();
     let load = format!("MODULE LOAD {} {options}", module.display());
@@ -33,7 +28,7 @@ fn a_row_of_dead_waiters_costs_scripts_one_turn() {
     wait_until("it is its turn", || {
         pause = pause.max(asked.elapsed());
         asked = Instant::now();
-        call(&mut client, "ACQUIRE k alive ENQUEUE");
+        client.run("LUA.ACQUIRE k alive ENQUEUE");
         let head = watcher.run("LINDEX redisson_lock_queue:{k} 0");
         if !head.contains("nil") && heads.last() != Some(&head) {
             heads.push(head);
@@ -51,7 +46,7 @@ fn a_row_of_dead_waiters_costs_one_who_waits_alone_behind_it_one_turn_as_well() 
     let mut asks = 0;
     loop {
         asks += 1;
-        let reply = call(&mut client, "ACQUIRE k alive ENQUEUE PATIENCE 30000 ONCE");
+        let reply = client.run("LUA.ACQUIRE k alive ENQUEUE PATIENCE 30000 ONCE");
         let Some((_, rest)) = reply.split_once(", ") else {
             assert!(reply.parse::<i64>().is_ok(), "{reply}");
             break;
@@ -68,12 +63,12 @@ fn with_dead_waiters(count: usize) -> (Server, Client, Client) {
     let server = Server::without_module(&[]);
     let mut client = server.connect();
     lua::load(&mut client);
-    call(&mut client, "ACQUIRE k holder NOWAIT");
+    client.run("LUA.ACQUIRE k holder NOWAIT");
     for number in 0..count {
-        call(&mut client, &format!("ACQUIRE k dead{number} ENQUEUE"));
+        client.run(&format!("LUA.ACQUIRE k dead{number} ENQUEUE"));
     }
-    call(&mut client, "ACQUIRE k alive ENQUEUE");
-    assert_eq!(call(&mut client, "RELEASE k holder"), "0");
+    client.run("LUA.ACQUIRE k alive ENQUEUE");
+    client.assert_reply("LUA.RELEASE k holder", "0");
     let watcher = server.connect();
     (server, client, watcher)
 }
@@ -120,16 +115,13 @@ fn they_wait_behind_those_who_share_the_lock() {
         for owner in ["a", "b"] {
             client.run(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED"));
         }
-        let reply = call(&mut client, "ACQUIRE k c ENQUEUE");
-        assert!(reply.starts_with("[1, "), "{reply}");
-        assert_eq!(call(&mut client, "ACQUIRE k d NOWAIT"), "(nil)");
+        client.assert_start("LUA.ACQUIRE k c ENQUEUE", "[1, ");
+        client.assert_reply("LUA.ACQUIRE k d NOWAIT", "(nil)");
         for owner in ["a", "b"] {
-            let reply = call(&mut client, "ACQUIRE k c ENQUEUE");
-            assert!(reply.starts_with("[1, "), "{reply}");
+            client.assert_start("LUA.ACQUIRE k c ENQUEUE", "[1, ");
             client.assert_reply(&format!("FAIRLOCK.RELEASE k {owner}"), "0");
         }
-        let reply = call(&mut client, "ACQUIRE k c ENQUEUE");
-        assert!(reply.parse::<i64>().is_ok(), "{reply}");
+        client.int("LUA.ACQUIRE k c ENQUEUE");
     });
 }
 
@@ -141,35 +133,34 @@ fn once_the_module_is_loaded_commands_and_scripts_share_a_lock_in_order() {
         let mut client = server.connect();
         lua::load(&mut client);
         let mut last = 0;
-        let mut is_greater = |reply: String| {
-            let token = reply.parse::<i64>().expect("a token");
-            assert!(token > last, "{reply} after {last}");
+        let mut is_greater = |token: i64| {
+            assert!(token > last, "{token} after {last}");
             last = token;
         };
-        is_greater(call(&mut client, "ACQUIRE k a ENQUEUE"));
-        assert!(call(&mut client, "ACQUIRE k b ENQUEUE").starts_with("[1, "));
+        is_greater(client.int("LUA.ACQUIRE k a ENQUEUE"));
+        client.assert_start("LUA.ACQUIRE k b ENQUEUE", "[1, ");
         load_module(
             &mut client,
             &format!("intercept-eval {interception} turn 60000"),
         );
         let blocked = server.block("FAIRLOCK.ACQUIRE k c");
-        assert!(call(&mut client, "ACQUIRE k d ENQUEUE").starts_with("[3, "));
+        client.assert_start("LUA.ACQUIRE k d ENQUEUE", "[3, ");
         client.assert_start("FAIRLOCK.ACQUIRE k e ENQUEUE", "[4, ");
         let woken = Listener::new(server.port, "redisson_lock__channel:{k}:d");
-        assert_eq!(call(&mut client, "RELEASE k a"), "0");
+        client.assert_reply("LUA.RELEASE k a", "0");
         // It is the turn of b.
-        assert_eq!(call(&mut client, "ACQUIRE k f NOWAIT"), "(nil)");
+        client.assert_reply("LUA.ACQUIRE k f NOWAIT", "(nil)");
         client.assert_reply("FAIRLOCK.ACQUIRE k f NOWAIT", "(nil)");
-        is_greater(call(&mut client, "ACQUIRE k b ENQUEUE"));
+        is_greater(client.int("LUA.ACQUIRE k b ENQUEUE"));
         assert!(!blocked.is_done());
         client.assert_reply("FAIRLOCK.RELEASE k b", "0");
-        is_greater(blocked.reply());
-        assert_eq!(call(&mut client, "RELEASE k c"), "0");
+        is_greater(blocked.int());
+        client.assert_reply("LUA.RELEASE k c", "0");
         assert_eq!(woken.message(), "0");
         client.assert_start("FAIRLOCK.ACQUIRE k e ENQUEUE", "[2, ");
-        is_greater(call(&mut client, "ACQUIRE k d ENQUEUE"));
-        assert_eq!(call(&mut client, "RELEASE k d"), "0");
-        is_greater(client.run("FAIRLOCK.ACQUIRE k e ENQUEUE"));
+        is_greater(client.int("LUA.ACQUIRE k d ENQUEUE"));
+        client.assert_reply("LUA.RELEASE k d", "0");
+        is_greater(client.int("FAIRLOCK.ACQUIRE k e ENQUEUE"));
         client.assert_reply("FAIRLOCK.RELEASE k e", "0");
         client.assert_reply("KEYS *", "[fairlock_token:{k}]");
     }
@@ -182,21 +173,20 @@ fn who_goes_on_asking_by_script_keeps_its_place_once_the_module_is_loaded() {
         let server = Server::without_module(&["--enable-module-command", "yes"]);
         let mut client = server.connect();
         lua::load(&mut client);
-        call(&mut client, "ACQUIRE k a NOWAIT LEASE 600000");
-        call(&mut client, "ACQUIRE k b ENQUEUE PATIENCE 3000");
-        call(&mut client, "ACQUIRE k c ENQUEUE");
+        client.run("LUA.ACQUIRE k a NOWAIT LEASE 600000");
+        client.run("LUA.ACQUIRE k b ENQUEUE PATIENCE 3000");
+        client.run("LUA.ACQUIRE k c ENQUEUE");
         let first = client.int("ZSCORE redisson_lock_timeout:{k} b");
         let options = format!("intercept-eval {interception} turn 1000");
         load_module(&mut client, &options);
         wait_until("its first deadline has passed", || {
-            call(&mut client, "ACQUIRE k b ENQUEUE PATIENCE 3000");
+            client.run("LUA.ACQUIRE k b ENQUEUE PATIENCE 3000");
             client.int("ZSCORE redisson_lock_timeout:{k} b") > first + 3000
         });
         // Its turn ends by no stall.
         client.run("CONFIG SET fairlock.turn 60000");
-        assert_eq!(call(&mut client, "RELEASE k a"), "0");
-        let reply = call(&mut client, "ACQUIRE k b ENQUEUE");
-        assert!(reply.parse::<i64>().is_ok(), "{reply}");
+        client.assert_reply("LUA.RELEASE k a", "0");
+        client.int("LUA.ACQUIRE k b ENQUEUE");
     }
 }
 
@@ -206,35 +196,23 @@ fn one_who_asks_by_script_behind_a_silent_head_keeps_its_place() {
     let server = Interception::On.server(&["--fairlock.turn", "6000"]);
     let mut client = server.connect();
     lua::load(&mut client);
-    assert!(
-        call(&mut client, "ACQUIRE k holder NOWAIT")
-            .parse::<i64>()
-            .is_ok()
-    );
+    client.int("LUA.ACQUIRE k holder NOWAIT");
     for (position, waiter) in ["dead", "first", "living"].into_iter().enumerate() {
-        let reply = call(&mut client, &format!("ACQUIRE k {waiter} ENQUEUE"));
-        assert!(
-            reply.starts_with(&format!("[{}, ", position + 1)),
-            "{reply}"
-        );
+        let ask = format!("LUA.ACQUIRE k {waiter} ENQUEUE");
+        client.assert_start(&ask, &format!("[{}, ", position + 1));
     }
     client.assert_reply("FAIRLOCK.CANCEL k first", "1");
     let woken = Listener::new(server.port, "redisson_lock__channel:{k}:living");
     client.assert_reply("FAIRLOCK.RELEASE k holder", "0");
     assert_eq!(woken.message(), "0");
-    let reply = call(&mut client, "ACQUIRE k living ENQUEUE");
-    assert!(reply.starts_with("[2, "), "{reply}");
+    client.assert_start("LUA.ACQUIRE k living ENQUEUE", "[2, ");
     let mut queue = String::new();
     wait_until("the dead one is dropped", || {
         queue = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
         !queue.contains("dead")
     });
     assert_eq!(queue, "[living]");
-    assert!(
-        call(&mut client, "ACQUIRE k living ENQUEUE")
-            .parse::<i64>()
-            .is_ok()
-    );
+    client.int("LUA.ACQUIRE k living ENQUEUE");
 }
 
 #[test]
@@ -253,7 +231,7 @@ fn what_needs_the_module_is_refused_in_a_script() {
         "RENEW k *",
         "CANCEL k *",
     ] {
-        let reply = call(&mut client, words);
+        let reply = client.run(&format!("LUA.{words}"));
         assert!(reply.starts_with("(error) ERR "), "{words}: {reply}");
         let is_explained = reply.contains("needs the fairlock module") || words.contains('*');
         assert!(is_explained, "{words}: {reply}");
@@ -273,12 +251,11 @@ fn scripts_wake_by_spublish_in_a_cluster() {
     waiter.until("ssubscribe");
     // Before 7.2 a server has an error for what clients say of themselves.
     client.run("CONFIG RESETSTAT");
-    let mut call = |words| call(&mut client, words);
-    assert!(call("ACQUIRE k a NOWAIT").parse::<i64>().is_ok());
-    assert!(call("ACQUIRE k b ENQUEUE").starts_with("[1, "));
-    assert_eq!(call("RELEASE k a"), "0");
+    client.int("LUA.ACQUIRE k a NOWAIT");
+    client.assert_start("LUA.ACQUIRE k b ENQUEUE", "[1, ");
+    client.assert_reply("LUA.RELEASE k a", "0");
     waiter.until("smessage");
-    assert!(call("ACQUIRE k b ENQUEUE").parse::<i64>().is_ok());
+    client.int("LUA.ACQUIRE k b ENQUEUE");
     assert!(!client.run("INFO errorstats").contains("errorstat_"));
 }
 

@@ -4,8 +4,8 @@
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fairlock_testing::redisson::harvest::{SCRIPTS, script};
-use fairlock_testing::redisson::{arguments, keys};
+use fairlock_testing::redisson::call;
+use fairlock_testing::redisson::harvest::SCRIPTS;
 use fairlock_testing::{Client, Server};
 
 use crate::conformance::QUEUE;
@@ -39,6 +39,20 @@ impl Hand {
     /// Asks for `k`: [`ACQUIRED`], or the owner stands in the queue.
     pub fn lock(&mut self, owner: &str, patience: u64) -> String {
         self.lock_for(owner, patience, LEASE)
+    }
+
+    /// An owner asks for `k`, and has it.
+    #[track_caller]
+    pub fn takes(&mut self, owner: &str) {
+        assert_eq!(self.lock(owner, PATIENCE), ACQUIRED, "{owner}");
+    }
+
+    /// Owners ask for `k`, and have to wait.
+    #[track_caller]
+    pub fn waits<const N: usize>(&mut self, owners: [&str; N]) {
+        for owner in owners {
+            assert_ne!(self.lock(owner, PATIENCE), ACQUIRED, "{owner}");
+        }
     }
 
     pub fn lock_for(&mut self, owner: &str, patience: u64, lease: u64) -> String {
@@ -88,33 +102,6 @@ impl Hand {
         assert!(!reply.starts_with("(error)"), "{role}: {reply}");
         reply
     }
-}
-
-/// The words of a script's call for an owner of a lock, by its text, with a lease, a patience and the client's time.
-pub fn call(role: &str, (lock, owner): (&str, &str), latch: &str, times: [u64; 3]) -> Vec<Vec<u8>> {
-    let (script, keys) = (script(role), keys(lock, latch));
-    let keys = script.keys_of(&keys);
-    let [lease, patience, now] = times.map(|time| time.to_string());
-    let argument = |name: &&str| match *name {
-        "lease" => lease.clone(),
-        "owner" => owner.to_owned(),
-        "wait" => patience.clone(),
-        "now" => now.clone(),
-        "publish" => "PUBLISH".to_owned(),
-        // For how long an unlock that is sent twice is known.
-        "latch" => "13500".to_owned(),
-        _ => "0".to_owned(),
-    };
-    let mut words = vec![b"EVAL".to_vec(), script.text.clone()];
-    words.push(keys.len().to_string().into_bytes());
-    words.extend(keys.iter().map(|key| key.as_bytes().to_vec()));
-    words.extend(
-        arguments(role)
-            .iter()
-            .take(script.arguments)
-            .map(|name| argument(name).into_bytes()),
-    );
-    words
 }
 
 /// Milliseconds since 1970.

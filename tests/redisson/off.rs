@@ -162,7 +162,7 @@ fn steps(waiters: usize) -> Vec<(&'static str, Calls)> {
         (
             "one takes it, the others wait",
             Box::new(move |hand| {
-                assert_eq!(hand.lock(&owner(0), PATIENCE), ACQUIRED);
+                hand.takes(&owner(0));
                 waits(hand)
             }),
         ),
@@ -247,9 +247,9 @@ fn tracked(server: &Server) -> String {
 fn a_lock_is_forgotten_when_the_last_of_ours_has_left() {
     let server = Interception::Off.server(&[]);
     let mut hand = Hand::of(&server);
-    assert_eq!(hand.lock(&owner(0), PATIENCE), ACQUIRED);
+    hand.takes(&owner(0));
     for n in 1..4 {
-        assert_ne!(hand.lock(&owner(n), PATIENCE), ACQUIRED);
+        hand.waits([&owner(n)]);
     }
     assert_eq!(tracked(&server), "0");
     hand.client
@@ -263,18 +263,18 @@ fn a_lock_is_forgotten_when_the_last_of_ours_has_left() {
 fn switched_off_it_forgets_what_only_scripts_use_and_switched_on_it_finds_that_at_the_next_call() {
     let server = Interception::On.server(&[]);
     let mut hand = Hand::of(&server);
-    assert_eq!(hand.lock(&owner(0), PATIENCE), ACQUIRED);
-    assert_ne!(hand.lock(&owner(1), PATIENCE), ACQUIRED);
+    hand.takes(&owner(0));
+    hand.waits([&owner(1)]);
     assert_eq!(tracked(&server), "1");
     hand.client.run("CONFIG SET fairlock.intercept-eval no");
     wait_until("it is forgotten", || tracked(&server) == "0");
-    assert_ne!(hand.lock(&owner(2), PATIENCE), ACQUIRED);
+    hand.waits([&owner(2)]);
     assert_eq!(tracked(&server), "0");
     hand.client.run("CONFIG SET fairlock.intercept-eval yes");
-    assert_ne!(hand.lock(&owner(2), PATIENCE), ACQUIRED);
+    hand.waits([&owner(2)]);
     assert_eq!(tracked(&server), "1");
     for n in 0..2 {
         hand.unlock(&owner(n));
-        assert_eq!(hand.lock(&owner(n + 1), PATIENCE), ACQUIRED);
+        hand.takes(&owner(n + 1));
     }
 }

@@ -5,8 +5,10 @@ use fairlock_testing::{Dice, Server, follow, lua, wait_until};
 
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
 
-/// A patience in milliseconds that no test outlasts.
-const LONG: &str = "600000";
+/// How the packages ask for `k`, with a patience that no test outlasts.
+fn asking(owner: &str) -> String {
+    format!("LUA.ACQUIRE k {owner} ENQUEUE PATIENCE 600000 ONCE")
+}
 
 /// Redisson's scripts and the packages' in one queue of a server without the module.
 #[test]
@@ -43,8 +45,8 @@ fn redissons_scripts_drop_no_waiter_of_the_packages() {
                 3 if queue.len() > 2 && dice.one_in(3) => {
                     let owner = queue.remove(dice.usize(..queue.len()));
                     if owner.starts_with("own") {
-                        let words = lua::call(&["CANCEL", "k", &owner]);
-                        assert_eq!(hand.client.run_words(&words), "1");
+                        let cancel = format!("LUA.CANCEL k {owner}");
+                        hand.client.assert_reply(&cancel, "1");
                     } else {
                         hand.leave(&owner, PATIENCE);
                     }
@@ -86,7 +88,7 @@ fn a_dead_head_costs_redissons_clients_no_place() {
     assert!(ask_as(&mut hand, "own-holder"));
     assert!(!ask_as(&mut hand, "own-dead-1"));
     assert!(!ask_as(&mut hand, "own-dead-2"));
-    assert_ne!(hand.lock(redissons, PATIENCE), ACQUIRED);
+    hand.waits([redissons]);
     assert!(!ask_as(&mut hand, "own-last"));
     // A head that was silent for a fifth of its turn: those behind it are woken.
     hand_over_and_ask(&mut hand, "own-holder", ("own-dead-1", 4000), "own-last");
@@ -147,15 +149,13 @@ fn hand_over_and_ask(hand: &mut Hand, holder: &str, (head, left): (&str, u64), o
     const SET: &str = "local time = redis.call('TIME')
         local now = time[1] * 1000 + math.floor(time[2] / 1000)
         return redis.call('ZADD', KEYS[1], 'XX', 'CH', now + ARGV[1], ARGV[2])";
-    let give_back = lua::call(&["RELEASE", "k", holder]);
-    let set = ["EVAL", SET, "1", "redisson_lock_timeout:{k}"].map(str::to_owned);
-    let set = [&set[..], &[left.to_string(), head.to_owned()]].concat();
-    let ask = lua::call(&["ACQUIRE", "k", owner, "ENQUEUE", "PATIENCE", LONG, "ONCE"]);
-    hand.client.assert_reply("MULTI", "OK");
-    for call in [give_back, set, ask] {
-        assert_eq!(hand.client.run_words(&call), "QUEUED");
-    }
-    hand.client.assert_start("EXEC", "[0, 1, [");
+    let client = &mut hand.client;
+    client.assert_reply("MULTI", "OK");
+    client.run(&format!("LUA.RELEASE k {holder}"));
+    let left = left.to_string();
+    client.run_words(&["EVAL", SET, "1", "redisson_lock_timeout:{k}", &left, head]);
+    client.run(&asking(owner));
+    client.assert_start("EXEC", "[0, 1, [");
 }
 
 /// Asks for `k` by the scripts of the owner's kind; whether it has it.
@@ -163,8 +163,7 @@ fn ask_as(hand: &mut Hand, owner: &str) -> bool {
     if owner.starts_with("jvm") {
         return hand.lock(owner, PATIENCE) == ACQUIRED;
     }
-    let words = ["ACQUIRE", "k", owner, "ENQUEUE", "PATIENCE", LONG, "ONCE"];
-    let reply = hand.client.run_words(&lua::call(&words));
+    let reply = hand.client.run(&asking(owner));
     assert!(!reply.starts_with("(error)"), "{reply}");
     !reply.starts_with('[')
 }
@@ -173,7 +172,7 @@ fn give_back(hand: &mut Hand, owner: &str) {
     if owner.starts_with("jvm") {
         hand.unlock(owner);
     } else {
-        let words = lua::call(&["RELEASE", "k", owner]);
-        assert_eq!(hand.client.run_words(&words), "0", "{owner}");
+        let release = format!("LUA.RELEASE k {owner}");
+        hand.client.assert_reply(&release, "0");
     }
 }

@@ -25,9 +25,7 @@ const TEN_MINUTES: i64 = 600_000;
 /// Some time passes, by the server's clock.
 fn pass(client: &mut Client, time: Duration) {
     client.run(&format!("SET hourglass 1 PX {}", time.as_millis()));
-    wait_until("the hourglass has run out", || {
-        client.run("EXISTS hourglass") == "0"
-    });
+    client.wait_for("EXISTS hourglass", "0");
 }
 
 /// A holder, and steps before a waiter joins and after it, by which only a client of Redisson loses its place, and only
@@ -37,16 +35,16 @@ fn costs_no_place(before: impl Fn(&mut Hand), after: impl Fn(&mut Hand)) {
         for blocks in [false, true] {
             let server = interception.server(&[]);
             let mut hand = Hand::of(&server);
-            assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
+            hand.takes("jvm:1");
             before(&mut hand);
             let _blocked = blocks.then(|| server.block("FAIRLOCK.ACQUIRE k waiter"));
             if !blocks {
-                assert_ne!(hand.lock("waiter", PATIENCE), ACQUIRED);
+                hand.waits(["waiter"]);
             }
             hand.ahead = 0;
             after(&mut hand);
             hand.ahead = 0;
-            assert_ne!(hand.lock("next", PATIENCE), ACQUIRED);
+            hand.waits(["next"]);
             let keeps_place = blocks || interception.is_on();
             let queue = ["[next]", "[waiter, next]"][usize::from(keeps_place)];
             assert_eq!(hand.queue(), queue, "blocked: {blocks}");
@@ -103,7 +101,7 @@ fn a_waiter_outlives_its_patience() {
         hand.renew("jvm:1");
         assert_ne!(hand.lock("waiter", 1), ACQUIRED);
         pass(&mut hand.client, Duration::from_millis(LEASE + 2));
-        assert_ne!(hand.lock("next", PATIENCE), ACQUIRED);
+        hand.waits(["next"]);
         let is_first = hand.queue() == "[waiter, next]";
         assert_eq!(is_first, interception.is_on());
     });
@@ -114,14 +112,14 @@ fn a_waiter_that_joins_during_a_turn_keeps_its_place() {
     Interception::each(|interception| {
         let server = interception.server_with_turn(AMPLE_TURN);
         let mut hand = Hand::of(&server);
-        assert_eq!(hand.lock("jvm:101", PATIENCE), ACQUIRED);
-        assert_ne!(hand.lock("jvm:102", PATIENCE), ACQUIRED);
+        hand.takes("jvm:101");
+        hand.waits(["jvm:102"]);
         hand.unlock("jvm:101");
-        assert_ne!(hand.lock("jvm:103", PATIENCE), ACQUIRED);
-        assert_eq!(hand.lock("jvm:102", PATIENCE), ACQUIRED);
+        hand.waits(["jvm:103"]);
+        hand.takes("jvm:102");
         // An acquisition subtracts the owner's patience from the deadlines behind it.
         pass(&mut hand.client, AMPLE_TURN * 3 / 2);
-        assert_ne!(hand.lock("jvm:104", PATIENCE), ACQUIRED);
+        hand.waits(["jvm:104"]);
         assert_eq!(hand.queue(), "[jvm:103, jvm:104]");
     });
 }
@@ -131,7 +129,7 @@ fn a_waiter_behind_a_blocked_one_keeps_its_place() {
     Interception::each(|interception| {
         let server = interception.server(&[]);
         let mut hand = Hand::of(&server);
-        assert_eq!(hand.lock("jvm:101", PATIENCE), ACQUIRED);
+        hand.takes("jvm:101");
         for (owner, patience) in [
             ("jvm:102", 600_000),
             ("jvm:103", 900_000),
@@ -171,7 +169,7 @@ fn a_waiter_whose_seconds_are_passed_as_milliseconds_keeps_its_place() {
     Interception::each(|interception| {
         let server = interception.server_with_turn(LONG_TURN);
         let mut hand = Hand::of(&server);
-        assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
+        hand.takes("jvm:1");
         for owner in ["jvm:2", "jvm:3", "jvm:4"] {
             assert_ne!(hand.lock(owner, SECONDS_AS_MILLISECONDS), ACQUIRED);
         }
@@ -196,7 +194,7 @@ fn a_dead_waiter_costs_no_more_than_its_own_patience() {
         let mut hand = Hand::of(&server);
         assert_eq!(hand.lock_for("jvm:1", PATIENCE, LEASE), ACQUIRED);
         assert_ne!(hand.lock("dead:1", 200), ACQUIRED);
-        assert_ne!(hand.lock("living", PATIENCE), ACQUIRED);
+        hand.waits(["living"]);
         wait_until("the lease is over", || {
             hand.client.run("HEXISTS k jvm:1") == "0"
         });
@@ -215,10 +213,8 @@ fn a_waiter_behind_a_dead_head_is_told_to_ask_when_its_turn_is_over() {
     Interception::each(|interception| {
         let server = interception.server_with_turn(LONG_TURN);
         let mut hand = Hand::of(&server);
-        assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
-        for waiter in ["dead:1", "living"] {
-            assert_ne!(hand.lock(waiter, PATIENCE), ACQUIRED);
-        }
+        hand.takes("jvm:1");
+        hand.waits(["dead:1", "living"]);
         hand.unlock("jvm:1");
         let told = hand.lock("living", PATIENCE);
         let sleep: i64 = told.parse().expect("a time");
@@ -234,9 +230,7 @@ fn the_next_is_woken_when_a_lease_ends_or_the_lock_is_deleted() {
             let server = interception.server_with_turn(LONG_TURN);
             let mut hand = Hand::of(&server);
             assert_eq!(hand.lock_for("jvm:1", PATIENCE, LEASE), ACQUIRED);
-            for waiter in ["first", "second"] {
-                assert_ne!(hand.lock(waiter, PATIENCE), ACQUIRED);
-            }
+            hand.waits(["first", "second"]);
             hand.leave("first", PATIENCE);
             let woken = Listener::new(server.port, "redisson_lock__channel:{k}:second");
             if deletes {
@@ -259,11 +253,9 @@ fn waiters_whose_deadlines_are_lost_wait_once_and_hold_up_none() {
     Interception::each(|interception| {
         let server = interception.server_with_turn(TURN);
         let mut hand = Hand::of(&server);
-        assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
+        hand.takes("jvm:1");
         let ask = |hand: &mut Hand| {
-            for waiter in ["dead:1", "living"] {
-                assert_ne!(hand.lock(waiter, PATIENCE), ACQUIRED);
-            }
+            hand.waits(["dead:1", "living"]);
         };
         ask(&mut hand);
         hand.client.run("DEL redisson_lock_timeout:{k}");
@@ -278,7 +270,7 @@ fn waiters_whose_deadlines_are_lost_wait_once_and_hold_up_none() {
             });
         } else {
             pass(&mut hand.client, TURN * 2);
-            assert_ne!(hand.lock("living", PATIENCE), ACQUIRED);
+            hand.waits(["living"]);
         }
     });
 }
@@ -292,10 +284,8 @@ fn dead_waiters_do_not_come_back_into_a_deleted_queue() {
             "DEL k redisson_lock_queue:{k} redisson_lock_timeout:{k}",
             "FLUSHALL",
         ] {
-            assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
-            for waiter in ["dead:1", "dead:2", "dead:3"] {
-                assert_ne!(hand.lock(waiter, PATIENCE), ACQUIRED);
-            }
+            hand.takes("jvm:1");
+            hand.waits(["dead:1", "dead:2", "dead:3"]);
             hand.client.run(removal);
             assert_eq!(hand.try_lock("jvm:2"), ACQUIRED, "{removal}");
             wait_until("the queue is empty", || hand.queue() == "[]");

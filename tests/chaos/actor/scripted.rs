@@ -6,16 +6,17 @@ use std::thread;
 use std::time::Duration;
 
 use fairlock_testing::needs_only_rust;
-use fairlock_testing::redisson::harvest::{SCRIPTS, script};
+use fairlock_testing::redisson::harvest::SCRIPTS;
+use fairlock_testing::redisson::{self, keys};
 use fairlock_testing::resp::Reply;
 
 use super::polling::{self, listen, quiet, script_acquired};
-use super::{Actor, Fate, LEASE, Over, SCRIPTED, refused};
+use super::{Actor, Fate, LEASE, Over, SCRIPTED, refused, strs};
 use crate::history::{Answer, Request, Way};
-use crate::world::{key, lock_name};
+use crate::world::lock_name;
 
 /// Redisson's fairLockWaitTimeout, milliseconds.
-const WAIT: &str = "300000";
+const WAIT: u64 = 300_000;
 const LATCH_TTL: &str = "1000";
 
 /// Fetches the scripts, which takes longer than a round may wait.
@@ -44,20 +45,21 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
     Ok(())
 }
 
+/// The words of a script's call by the actor.
+fn call(actor: &Actor, role: &str, lock: usize, latch: &str, lease: u64) -> Vec<String> {
+    let now = actor.world.clock().unsigned_abs();
+    let names = (&lock_name(lock)[..], &actor.name[..]);
+    redisson::call(role, names, latch, [lease, WAIT, now])
+}
+
 fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
     let request = actor.request(lock, Way::Script, lease, false);
-    let text = String::from_utf8_lossy(&script("lock").text).into_owned();
-    let (name, queue, deadlines) = (lock_name(lock), key("queue", lock), key("timeout", lock));
-    let (owner, lease) = (actor.name.clone(), lease.to_string());
     let mut retry_after = Duration::ZERO;
     loop {
         listen(actor, lock, retry_after)?;
         retry_after = Duration::from_millis(500);
-        let now = actor.world.clock().to_string();
-        let words = [
-            "EVAL", &text, "3", &name, &queue, &deadlines, &lease, &owner, WAIT, &now,
-        ];
-        match actor.call(lock, request, &words, script_acquired)? {
+        let words = call(actor, "lock", lock, "", lease);
+        match actor.call(lock, request, &strs(&words), script_acquired)? {
             Answer::Granted(_) => {
                 quiet(actor, lock);
                 return Ok(());
@@ -70,23 +72,17 @@ fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
 
 /// Until no hold is left: asking again after a lost reply may have added one.
 fn unlock(actor: &mut Actor, lock: usize) -> Result<(), Over> {
-    let text = String::from_utf8_lossy(&script("unlock").text).into_owned();
-    let (name, queue, deadlines) = (lock_name(lock), key("queue", lock), key("timeout", lock));
-    let (channel, owner, lease) = (key("_channel", lock), actor.name.clone(), LEASE.to_string());
     loop {
-        let latch = format!(
-            "redisson_unlock_latch:{{{name}}}:{:016x}",
-            actor.dice.u64(..u64::MAX)
-        );
-        let now = actor.world.clock().to_string();
-        let words = [
-            "EVAL", &text, "5", &name, &queue, &deadlines, &channel, &latch, "0", &lease, &owner,
-            &now, "PUBLISH", LATCH_TTL,
-        ];
+        let latch = format!("{:016x}", actor.dice.u64(..u64::MAX));
+        let mut words = call(actor, "unlock", lock, &latch, LEASE);
+        if let Some(last) = words.last_mut() {
+            LATCH_TTL.clone_into(last);
+        }
         let request = Request::Release { token: None };
-        let answer = actor.call(lock, request, &words, unlocked)?;
+        let answer = actor.call(lock, request, &strs(&words), unlocked)?;
         if let Ok(wire) = actor.wire() {
             // As Redisson does; if it cannot, the latch expires.
+            let [.., latch] = keys(&lock_name(lock), &latch);
             let _ = wire.ask(&["DEL", &latch]);
         }
         match answer {

@@ -2,10 +2,11 @@
 
 mod users;
 
+use fairlock_testing::redisson;
 use fairlock_testing::redisson::harvest::{SCRIPTS, script};
 use fairlock_testing::{Client, Server, follow, show, wait_until};
 
-use crate::hand::{self, now};
+use crate::hand::now;
 use crate::interception::Interception;
 
 fn intercepting(options: &[&str]) -> Server {
@@ -18,23 +19,23 @@ fn both(options: &[&str]) -> [Server; 2] {
 }
 
 /// The call of a script by owner `a:1` on lock `k`, by digest.
-fn call(role: &str) -> Vec<Vec<u8>> {
+fn call(role: &str) -> Vec<String> {
     call_by(role, "k", "a:1")
 }
 
-fn call_by(role: &str, lock: &str, owner: &str) -> Vec<Vec<u8>> {
+fn call_by(role: &str, lock: &str, owner: &str) -> Vec<String> {
     let mut words = text_by(role, lock, owner);
-    words[0] = b"EVALSHA".to_vec();
-    words[1] = script(role).sha1.clone().into_bytes();
+    "EVALSHA".clone_into(&mut words[0]);
+    words[1].clone_from(&script(role).sha1);
     words
 }
 
-fn by_text(role: &str) -> Vec<Vec<u8>> {
+fn by_text(role: &str) -> Vec<String> {
     text_by(role, "k", "a:1")
 }
 
-fn text_by(role: &str, lock: &str, owner: &str) -> Vec<Vec<u8>> {
-    hand::call(role, (lock, owner), "1f", [30_000, 300_000, now()])
+fn text_by(role: &str, lock: &str, owner: &str) -> Vec<String> {
+    redisson::call(role, (lock, owner), "1f", [30_000, 300_000, now()])
 }
 
 /// A client of a server that has the scripts.
@@ -284,8 +285,8 @@ fn full_memory_refuses_the_lock_and_lets_it_be_given_up() {
     assert_eq!(code(&client.run_words(&of_other)), "OOM");
     // With one key more than the native form has, it runs as Lua.
     let mut as_lua = call_by("lock", "k", "b:1");
-    as_lua[2] = b"4".to_vec();
-    as_lua.insert(6, b"more".to_vec());
+    as_lua[2] = "4".to_owned();
+    as_lua.insert(6, "more".to_owned());
     assert_eq!(code(&client.run_words(&as_lua)), "OOM");
     assert_eq!(client.run_words(&call("unlock")), "1");
     client.assert_reply("EXISTS k other redisson_lock_queue:{k}", "0");
@@ -317,7 +318,7 @@ fn a_cluster_sends_scripts_where_their_keys_are() {
     });
     assert_eq!(client.run_words(&call("lock")), "(nil)");
     let mut apart = call("lock");
-    apart[4] = b"redisson_lock_queue:{elsewhere}".to_vec();
+    apart[4] = "redisson_lock_queue:{elsewhere}".to_owned();
     assert_eq!(code(&client.run_words(&apart)), "CROSSSLOT");
     assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
 }

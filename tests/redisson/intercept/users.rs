@@ -169,7 +169,7 @@ fn a_script_reaches_nothing_that_the_commands_of_the_lock_do_not() {
     let mut with = |role: &str, changes: &[(usize, &str)]| {
         let mut words = call(role);
         for (index, word) in changes {
-            words[*index] = word.as_bytes().to_vec();
+            words[*index] = (*word).to_owned();
         }
         code(&user.run_words(&words)).to_owned()
     };
