@@ -7,10 +7,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use fairlock_testing::resp::{Reply, packed};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-
-use crate::resp::{Reply, first};
 
 /// What one connection does.
 pub trait Member {
@@ -20,7 +19,7 @@ pub trait Member {
     ///
     /// # Errors
     /// A reply that should not have come.
-    fn receive(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()>;
+    fn receive(&mut self, reply: &Reply, out: &mut Vec<u8>) -> Result<()>;
     /// What it has done so far, in the unit that is measured.
     fn done(&self) -> u64;
     /// When it goes on if no reply comes.
@@ -29,6 +28,11 @@ pub trait Member {
     }
     /// That time has come.
     fn time_up(&mut self, _out: &mut Vec<u8>) {}
+}
+
+/// Appends a command.
+pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
+    out.extend(packed(words));
 }
 
 struct Connection {
@@ -171,9 +175,14 @@ impl Connection {
             }
         }
         let mut taken = 0;
-        while let Some((reply, length)) = self.input.get(taken..).and_then(first) {
-            self.member.receive(reply, &mut self.output)?;
-            taken += length;
+        while let Some(mut rest) = self.input.get(taken..) {
+            match Reply::read(&mut rest) {
+                Ok(reply) => self.member.receive(&reply, &mut self.output)?,
+                // It is not all there yet.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+                Err(error) => return Err(error.into()),
+            }
+            taken = self.input.len() - rest.len();
         }
         self.input.drain(..taken);
         self.flush()

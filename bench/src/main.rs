@@ -1,7 +1,7 @@
 //! Measures fairlock beside Redisson's scripts and the server's own commands: what `make bench` and `make bench BENCH=--quick`
 //! run.
 //!
-//! - [`resp`], [`crowd`]: a client of many connections that is never the limit;
+//! - [`crowd`]: a client of many connections that is never the limit;
 //! - [`server`]: what is measured;
 //! - [`pairs`], [`ring`]: what clients do;
 //! - [`uncontended`], [`hand_off`], [`jvm`]: what is measured; [`instructions`]: counted, not timed;
@@ -21,7 +21,6 @@ mod plot;
 mod postgres;
 mod quiet;
 mod report;
-mod resp;
 mod ring;
 mod server;
 mod uncontended;

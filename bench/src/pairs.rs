@@ -4,9 +4,9 @@ use anyhow::{Result, bail};
 use fairlock_testing::lua::{self, sha1};
 use fairlock_testing::redisson::harvest::script;
 use fairlock_testing::redisson::keys;
+use fairlock_testing::resp::{Reply, packed};
 
-use crate::crowd::Member;
-use crate::resp::{Reply, encode};
+use crate::crowd::{Member, encode};
 use crate::ring::retrying::RELEASE;
 
 /// Pairs in one batch: 16 commands where a pair is two.
@@ -29,11 +29,11 @@ pub enum Answer {
 }
 
 impl Answer {
-    fn fits(self, reply: Reply<'_>) -> bool {
+    fn fits(self, reply: &Reply) -> bool {
         match (self, reply) {
-            (Self::Is(wanted), Reply::Integer(number)) => wanted == number,
-            (Self::Positive, Reply::Integer(number)) => number > 0,
-            (Self::Nil, Reply::Nil) | (Self::Text, Reply::Text(_)) => true,
+            (Self::Is(wanted), Reply::Int(number)) => wanted == *number,
+            (Self::Positive, Reply::Int(number)) => *number > 0,
+            (Self::Nil, Reply::Nil) | (Self::Text, Reply::Status(_) | Reply::Bulk(_)) => true,
             _ => false,
         }
     }
@@ -79,7 +79,7 @@ impl Member for Batches {
         self.send(out);
     }
 
-    fn receive(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn receive(&mut self, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
         let wanted = self.answers.get(self.heard);
         if !wanted.is_some_and(|wanted| wanted.fits(reply)) {
             bail!("{reply:?} where {wanted:?} was expected");
@@ -141,8 +141,7 @@ pub fn pairs(manner: Manner, connection: u32) -> Batches {
             Manner::OwnScripts => {
                 let acquire = ["ACQUIRE", key, owner, "NOWAIT"];
                 for command in [&acquire[..], &["RELEASE", key, owner]] {
-                    let words = lua::call(command);
-                    encode(out, &words.iter().map(String::as_bytes).collect::<Vec<_>>());
+                    out.extend(packed(&lua::call(command)));
                 }
             }
             Manner::Redisson => {

@@ -84,6 +84,15 @@ impl Reply {
     }
 }
 
+/// A command as it is sent.
+pub fn packed(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let mut command = redis::Cmd::new();
+    for word in words {
+        command.arg(word.as_ref());
+    }
+    command.get_packed_command()
+}
+
 fn line(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     from.read_until(b'\n', &mut line)?;

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlock_testing::resp::Reply;
-use redis::Cmd;
+use fairlock_testing::resp::{Reply, packed};
 
 /// Longest that a reply may take; a waiter that waits longer counts as forgotten.
 const GIVE_UP: Duration = Duration::from_mins(1);
@@ -93,12 +92,7 @@ impl Wire {
     }
 
     pub fn send(&mut self, words: &[&str]) -> Result<(), Gone> {
-        let mut command = Cmd::new();
-        for word in words {
-            command.arg(word);
-        }
-        let bytes = command.get_packed_command();
-        Ok(self.socket.get_mut().write_all(&bytes)?)
+        Ok(self.socket.get_mut().write_all(&packed(words))?)
     }
 
     /// The next reply.

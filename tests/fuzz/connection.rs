@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use fairlock_testing::resp::Reply;
+use fairlock_testing::resp::{Reply, packed};
 
 use crate::reply::fault;
 use crate::words::Words;
@@ -28,15 +28,6 @@ pub struct Connection {
     traffic: Arc<Mutex<Traffic>>,
     /// The connection's id.
     pub id: i64,
-}
-
-/// A command as the protocol has it.
-pub fn pack(words: &Words) -> Vec<u8> {
-    let mut command = redis::Cmd::new();
-    for word in words {
-        command.arg(word);
-    }
-    command.get_packed_command()
 }
 
 impl Connection {
@@ -70,7 +61,7 @@ impl Connection {
 
     /// Sends commands, of which all are answered.
     pub fn send(&mut self, commands: Vec<Words>) {
-        let bytes: Vec<u8> = commands.iter().flat_map(pack).collect();
+        let bytes: Vec<u8> = commands.iter().flat_map(|words| packed(words)).collect();
         self.traffic(|traffic| traffic.unanswered.extend(commands));
         self.write(&bytes);
     }

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fairlock_testing::resp::packed;
 use fairlock_testing::{Client, Dice, Server, follow, give_up, wait_until};
 
-use crate::connection::{Connection, garbage, pack};
+use crate::connection::{Connection, garbage};
 use crate::data::{VALUES, cancel_all, copy_folder, data, differences, dump, loaded};
 use crate::grammar::FAIRLOCK;
 use crate::scripts::{LIBRARY, redisson};
@@ -174,7 +175,7 @@ impl Stage {
     fn send_unanswered(&mut self, client: usize, commands: &[Words]) {
         let connection = &mut self.clients[client];
         connection.write(b"CLIENT REPLY OFF\r\n");
-        let bytes: Vec<u8> = commands.iter().flat_map(pack).collect();
+        let bytes: Vec<u8> = commands.iter().flat_map(|words| packed(words)).collect();
         connection.write(&bytes);
         let on = ["CLIENT", "REPLY", "ON"];
         connection.send(vec![on.map(|word| word.as_bytes().to_vec()).to_vec()]);

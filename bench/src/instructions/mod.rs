@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::crowd::Crowd;
+use crate::crowd::{Crowd, encode};
 use crate::pairs::{Answer, Batches, Manner, pairs};
 use crate::report::show;
-use crate::resp::encode;
 use crate::server::{Kind, Server};
 use crate::uncontended::CONTESTANTS;
 

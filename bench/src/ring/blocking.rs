@@ -1,10 +1,10 @@
 //! Clients that the server itself blocks: those of `FAIRLOCK.ACQUIRE`, and those of BLPOP to compare.
 
 use anyhow::{Result, bail};
+use fairlock_testing::resp::{Reply, packed};
 
 use super::{KEY, LEASE};
 use crate::crowd::Member;
-use crate::resp::{Reply, encoded};
 
 /// One client.
 pub struct Blocking {
@@ -34,8 +34,8 @@ impl Blocking {
 
     fn of(ask: &[&[u8]], release: &[&[u8]]) -> Self {
         Self {
-            ask: encoded(ask),
-            release: encoded(release),
+            ask: packed(ask),
+            release: packed(release),
             releases: false,
             done: 0,
         }
@@ -47,10 +47,10 @@ impl Member for Blocking {
         out.extend(&self.ask);
     }
 
-    fn receive(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn receive(&mut self, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
         match reply {
-            Reply::Integer(_) if self.releases => self.releases = false,
-            Reply::Integer(1..) | Reply::Array(2) => {
+            Reply::Int(_) if self.releases => self.releases = false,
+            Reply::Int(1..) | Reply::Items(_) => {
                 self.done += 1;
                 self.releases = true;
                 out.extend(&self.release);

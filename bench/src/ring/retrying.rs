@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use fairlock_testing::lua::sha1;
+use fairlock_testing::resp::{Reply, packed};
 
 use super::{KEY, LEASE};
 use crate::crowd::Member;
-use crate::resp::{Reply, encoded};
 
 /// redis-py's default.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -33,8 +33,8 @@ impl Retrying {
         let owner = format!("owner:{number}");
         let (key, owner) = (KEY.as_bytes(), owner.as_bytes());
         Self {
-            acquire: encoded(&[b"SET", key, owner, b"NX", b"PX", LEASE]),
-            release: encoded(&[b"EVALSHA", sha1(RELEASE).as_bytes(), b"1", key, owner]),
+            acquire: packed(&[b"SET", key, owner, b"NX", b"PX", LEASE]),
+            release: packed(&[b"EVALSHA", sha1(RELEASE).as_bytes(), b"1", key, owner]),
             next: Some(Instant::now() + PAUSE * number / clients.max(1)),
             done: 0,
         }
@@ -48,14 +48,14 @@ impl Retrying {
 impl Member for Retrying {
     fn begin(&mut self, _out: &mut Vec<u8>) {}
 
-    fn receive(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn receive(&mut self, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
         match reply {
-            Reply::Text(_) => {
+            Reply::Status(_) => {
                 self.done += 1;
                 out.extend(&self.release);
             }
             // Another client has the lock; or this one has released it, and would win it again if it asked at once.
-            Reply::Nil | Reply::Integer(1) => self.pause(),
+            Reply::Nil | Reply::Int(1) => self.pause(),
             other => bail!("{other:?} to a client that tries"),
         }
         Ok(())

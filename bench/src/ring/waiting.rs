@@ -7,11 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use fairlock_testing::lua;
+use fairlock_testing::resp::{Reply, packed};
 
 use super::{KEY, LEASE};
-use crate::crowd::Member;
+use crate::crowd::{Member, encode};
 use crate::pairs::Names;
-use crate::resp::{Reply, encode, encoded};
 
 /// How a client asks, and how it gives the lock back.
 enum Words {
@@ -42,7 +42,7 @@ impl Waiting {
     pub fn polling(number: u32) -> Self {
         let (owner, name) = (owner(number), KEY.as_bytes());
         let owner = owner.as_bytes();
-        let ask = encoded(&[
+        let ask = packed(&[
             b"FAIRLOCK.ACQUIRE",
             name,
             owner,
@@ -50,16 +50,13 @@ impl Waiting {
             b"LEASE",
             LEASE,
         ]);
-        let release = encoded(&[b"FAIRLOCK.RELEASE", name, owner]);
+        let release = packed(&[b"FAIRLOCK.RELEASE", name, owner]);
         Self::new(Words::Same { ask, release }, number)
     }
 
     /// A client that sends the commands as scripts.
     pub fn by_scripts(number: u32) -> Self {
-        let call = |words: &[&str]| {
-            let words = lua::call(words);
-            encoded(&words.iter().map(String::as_bytes).collect::<Vec<_>>())
-        };
+        let call = |words: &[&str]| packed(&lua::call(words));
         let (owner, lease) = (owner(number), String::from_utf8_lossy(LEASE));
         let ask = call(&["ACQUIRE", KEY, &owner, "ENQUEUE", "LEASE", &lease]);
         let release = call(&["RELEASE", KEY, &owner]);
@@ -151,18 +148,20 @@ impl Member for Waiting {
         self.ask(out);
     }
 
-    fn receive(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn receive(&mut self, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
         let is_redisson = matches!(self.words, Words::Redisson);
         match reply {
             // The first one confirms the subscription.
-            Reply::Push if !std::mem::replace(&mut self.subscribed, true) => (),
-            Reply::Push => self.woken(out),
-            Reply::Array(_) if !self.greeted => self.greeted = true,
-            Reply::Integer(_) if self.unanswered > 0 => self.unanswered -= 1,
+            Reply::Push(_) if !std::mem::replace(&mut self.subscribed, true) => (),
+            Reply::Push(_) => self.woken(out),
+            Reply::Items(_) if !self.greeted => self.greeted = true,
+            Reply::Int(_) if self.unanswered > 0 => self.unanswered -= 1,
             Reply::Nil if is_redisson => self.hand_on(out),
-            Reply::Integer(after) if is_redisson => self.told_to_wait(after, out),
-            Reply::Integer(1..) => self.hand_on(out),
-            Reply::Pair(_, after) => self.told_to_wait(after, out),
+            Reply::Int(after) if is_redisson => self.told_to_wait(*after, out),
+            Reply::Int(1..) => self.hand_on(out),
+            Reply::Items(place) if let [_, Reply::Int(after)] = place[..] => {
+                self.told_to_wait(after, out);
+            }
             other => bail!("{other:?} to a client that waits"),
         }
         Ok(())
