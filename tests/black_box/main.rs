@@ -6,14 +6,8 @@
 //! - [`documents`]: what people read and run;
 //! - [`scene`]: a lock that is held and waited for, where many tests begin.
 
-#![allow(missing_docs)]
-// A test that cannot go on panics; that is its way of failing.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::must_use_candidate
-)]
+// All of it is for tests: one that cannot go on panics.
+#![cfg(test)]
 
 mod scene;
 

@@ -14,14 +14,8 @@
 //! A seed reproduces the plan and the choices of every client, not how the threads and the server
 //! interleave: a round that found something is repeated with the same seed until it is found again.
 
-#![allow(missing_docs)]
-// A test that cannot go on panics; that is its way of failing.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::must_use_candidate
-)]
+// All of it is for tests: one that cannot go on panics.
+#![cfg(test)]
 
 mod actor;
 mod by_scripts;

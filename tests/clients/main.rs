@@ -1,9 +1,8 @@
 //! The client packages in `clients/`: the rows of `clients/conformance` over all of them, by
 //! `clients/conformance`, and each one's own tests, by its own test runner; with the module that was just built.
 
-#![allow(missing_docs)]
-// A test that cannot go on panics; that is its way of failing.
-#![allow(clippy::expect_used, clippy::panic)]
+// All of it is for tests: one that cannot go on panics.
+#![cfg(test)]
 
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};

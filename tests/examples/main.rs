@@ -1,13 +1,7 @@
 //! The programs in `examples/`, which use the client packages: each does what its first lines say, at a real server.
 
-#![allow(missing_docs)]
-// A test that cannot go on panics; that is its way of failing.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::must_use_candidate
-)]
+// All of it is for tests: one that cannot go on panics.
+#![cfg(test)]
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -8,14 +8,8 @@
 //! `FUZZ_COMMANDS` says how many commands (`make fuzz`: ten million), `FUZZ_SEED` which ones: the
 //! seed that a failure tells begins with the round that failed.
 
-#![allow(missing_docs)]
-// A test that cannot go on panics; that is its way of failing.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::must_use_candidate
-)]
+// All of it is for tests: one that cannot go on panics.
+#![cfg(test)]
 
 mod connection;
 mod data;

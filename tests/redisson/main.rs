@@ -5,14 +5,8 @@
 //! and compiles it. The newest release is enough for every day; `REDISSON_RELEASES` names others (`all` or a
 //! list such as `3.16.8 4.7.0`). Tests that take minutes are left to `make test-all`.
 
-#![allow(missing_docs)]
-// A test that cannot go on panics; that is its way of failing.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::must_use_candidate
-)]
+// All of it is for tests: one that cannot go on panics.
+#![cfg(test)]
 
 mod hand;
 mod interception;

@@ -2,14 +2,8 @@
 //!
 //! Each test has servers of its own, half a dozen at most. They are ended by their own handles.
 
-#![allow(missing_docs)]
-// A test that cannot go on panics; that is its way of failing.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::must_use_candidate
-)]
+// All of it is for tests: one that cannot go on panics.
+#![cfg(test)]
 
 mod moving;
 mod scene;

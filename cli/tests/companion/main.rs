@@ -1,8 +1,7 @@
 //! Black-box tests of the companion: the program itself, and real servers with the module.
 
-#![allow(missing_docs)]
-// A test that cannot go on panics; that is its way of failing.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+// All of it is for tests: one that cannot go on panics.
+#![cfg(test)]
 
 mod program;
 

@@ -1,9 +1,8 @@
 //! The files for deployments: `examples/kubernetes`, `compose.yaml` and the `Dockerfile`, held against published
 //! schemas and against each other. `make test-dockerfile` starts a server.
 
-#![allow(missing_docs)]
-// A test that cannot go on panics; that is its way of failing.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+// All of it is for tests: one that cannot go on panics.
+#![cfg(test)]
 
 use std::fs;
 use std::process::Command;
