@@ -149,77 +149,55 @@ fn owner(number: usize) -> String {
     format!("0a1b2c3d-0000-4000-8000-00000000000f:{number}")
 }
 
-/// Calls, and their replies.
-type Calls = Box<dyn Fn(&mut Hand) -> Vec<String>>;
+/// What happens to a lock, step by step.
+const STEPS: [&str; 11] = [
+    "one takes it",
+    "the others ask",
+    "the others ask once more",
+    "it goes from hand to hand",
+    "the last one gives up",
+    "the lease ends",
+    "no client comes for a while",
+    "an operator takes the head out",
+    "the queue is given an expiry",
+    "another takes what is free, if it may",
+    "all is deleted",
+];
 
-/// What happens to a lock, step by step, with this many waiters. The replies to scripts may be times.
-fn steps(waiters: usize) -> Vec<(&'static str, Calls)> {
-    let waits = move |hand: &mut Hand| -> Vec<String> {
-        let told = (1..=waiters).map(|n| hand.lock(&owner(n), PATIENCE));
-        told.map(|told| (told == ACQUIRED).to_string()).collect()
-    };
-    vec![
-        (
-            "one takes it, the others wait",
-            Box::new(move |hand| {
-                hand.takes(&owner(0));
-                waits(hand)
-            }),
-        ),
-        ("they ask again", Box::new(move |hand| waits(hand))),
-        (
-            "it goes from hand to hand",
-            Box::new(move |hand| {
-                (0..waiters.min(3))
-                    .map(|n| {
-                        hand.unlock(&owner(n));
-                        hand.lock(&owner(n + 1), PATIENCE)
-                    })
-                    .collect()
-            }),
-        ),
-        (
-            "the last one gives up",
-            Box::new(move |hand| vec![hand.leave(&owner(waiters), PATIENCE)]),
-        ),
-        (
-            "the lease ends",
-            Box::new(|hand| {
-                // A server that is kept from running for so long deletes the key at once.
-                let set = hand.client.run("PEXPIRE k 100");
-                wait_until("the lease has ended", || hand.client.run("EXISTS k") == "0");
-                vec![set]
-            }),
-        ),
-        (
-            "no client comes for a while",
-            Box::new(|_| {
-                // Longer than the module once waited before it looked at such a lock.
-                thread::sleep(Duration::from_millis(50));
-                Vec::new()
-            }),
-        ),
-        (
-            "an operator takes the head out",
-            Box::new(|hand| vec![hand.client.run("LPOP redisson_lock_queue:{k}")]),
-        ),
-        (
-            "the queue is given an expiry",
-            Box::new(|hand| {
-                let keys = ["redisson_lock_queue:{k}", "redisson_lock_timeout:{k}"];
-                keys.map(|key| hand.client.run(&format!("PEXPIRE {key} 600000")))
-                    .to_vec()
-            }),
-        ),
-        (
-            "another takes what is free, if it may",
-            Box::new(move |hand| vec![hand.try_lock(&owner(waiters + 1))]),
-        ),
-        (
-            "all is deleted",
-            Box::new(|hand| vec![hand.client.run(&format!("DEL {}", KEYS.join(" ")))]),
-        ),
-    ]
+/// A step with this many waiters, and the replies. Those to scripts may be times.
+fn carry_out(step: &str, waiters: usize, hand: &mut Hand) -> Vec<String> {
+    let mut asks = |n: usize| hand.lock(&owner(n), PATIENCE);
+    match step {
+        "one takes it" => vec![asks(0)],
+        "the others ask" | "the others ask once more" => (1..=waiters)
+            .map(|n| (asks(n) == ACQUIRED).to_string())
+            .collect(),
+        "it goes from hand to hand" => (0..waiters.min(3))
+            .map(|n| {
+                hand.unlock(&owner(n));
+                hand.lock(&owner(n + 1), PATIENCE)
+            })
+            .collect(),
+        "the last one gives up" => vec![hand.leave(&owner(waiters), PATIENCE)],
+        "the lease ends" => {
+            // A server that is kept from running for so long deletes the key at once.
+            let set = hand.client.run("PEXPIRE k 100");
+            hand.client.wait_for("EXISTS k", "0");
+            vec![set]
+        }
+        "no client comes for a while" => {
+            // Longer than the module once waited before it looked at such a lock.
+            thread::sleep(Duration::from_millis(50));
+            Vec::new()
+        }
+        "an operator takes the head out" => vec![hand.client.run("LPOP redisson_lock_queue:{k}")],
+        "the queue is given an expiry" => KEYS[1..]
+            .iter()
+            .map(|key| hand.client.run(&format!("PEXPIRE {key} 600000")))
+            .collect(),
+        "another takes what is free, if it may" => vec![hand.try_lock(&owner(waiters + 1))],
+        _ => vec![hand.client.run(&format!("DEL {}", KEYS.join(" ")))],
+    }
 }
 
 #[test]
@@ -229,9 +207,10 @@ fn with_interception_off_nothing_tells_the_module_from_a_plain_server() {
         Side::new(Interception::Off.server(&["--fairlock.turn", "1"])),
     ];
     for waiters in CROWDS {
-        for (what, calls) in steps(waiters) {
-            let [plain, module] = sides.each_mut().map(|side| side.see(&calls));
-            assert_eq!(plain, module, "{waiters} wait: {what}");
+        for step in STEPS {
+            let carry_out = |hand: &mut Hand| carry_out(step, waiters, hand);
+            let [plain, module] = sides.each_mut().map(|side| side.see(carry_out));
+            assert_eq!(plain, module, "{waiters} wait: {step}");
         }
     }
     let [_, module] = &sides;

@@ -212,12 +212,8 @@ fn a_free_lock_cannot_be_taken_while_its_slot_moves() {
 fn a_queue_that_has_arrived_is_served_without_a_request() {
     let cluster = two_masters(&["--fairlock.turn", "200", "--fairlock.pubsub", "publish"]);
     let home = &cluster.masters[HOME];
-    home.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    for owner in ["p", "q"] {
-        home.run(&format!(
-            "FAIRLOCK.ACQUIRE k {owner} ENQUEUE PATIENCE 600000"
-        ));
-    }
+    home.run("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    home.connect().enqueue(["p", "q"]);
     let moving = begin(&cluster);
     let away = moving.to;
     let next = Listener::new(away.port, "redisson_lock__channel:{k}:q");

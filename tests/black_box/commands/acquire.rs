@@ -4,21 +4,28 @@ use std::time::{Duration, Instant};
 
 use fairlock_testing::Server;
 
+/// Also to ask for something else.
 #[test]
-fn a_second_connection_takes_the_place_over() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let first = server.block("FAIRLOCK.ACQUIRE k b");
-    let behind = server.block("FAIRLOCK.ACQUIRE k c");
-    let second = server.block("FAIRLOCK.ACQUIRE k b");
-    first.assert_start("(error) TAKENOVER ");
-    client.assert_reply(
-        "FAIRLOCK.QUEUE k",
-        "[[b, blocked, -1, 1], [c, blocked, -1, 1]]",
-    );
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(second.int() > 0);
-    assert!(!behind.is_done());
+fn a_second_request_takes_the_place_over() {
+    for (one, other, shown) in [
+        ("", "", "blocked, -1, 1"),
+        (" SHARED", "", "blocked, -1, 1"),
+        ("", " ENQUEUE", "polling, "),
+    ] {
+        let (server, mut client) = Server::connected();
+        client.int("FAIRLOCK.ACQUIRE k a");
+        let first = server.block(&format!("FAIRLOCK.ACQUIRE k b{one}"));
+        let behind = server.block("FAIRLOCK.ACQUIRE k c");
+        let second = server.block(&format!("FAIRLOCK.ACQUIRE k b{other}"));
+        first.assert_start("(error) TAKENOVER ");
+        client.assert_start("FAIRLOCK.QUEUE k", &format!("[[b, {shown}"));
+        client.assert_has("FAIRLOCK.QUEUE k", "], [c, blocked, -1, 1]]");
+        client.int("FAIRLOCK.RELEASE k a");
+        let token = client.int("FAIRLOCK.ACQUIRE k b ENQUEUE ONCE");
+        assert!(!other.is_empty() || second.int() == token);
+        assert!(!behind.is_done());
+        client.assert_reply("EXISTS redisson_lock_shared:{k}", "0");
+    }
 }
 
 #[test]
@@ -32,16 +39,6 @@ fn a_wait_is_not_shorter_than_it_says() {
         let elapsed = start.elapsed();
         assert!(elapsed >= Duration::from_millis(3), "{elapsed:?}");
     }
-}
-
-#[test]
-fn enqueue_takes_over_the_place_of_a_blocked_request() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let first = server.block("FAIRLOCK.ACQUIRE k b");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    first.assert_start("(error) TAKENOVER ");
-    client.assert_start("FAIRLOCK.QUEUE k", "[[b, polling, ");
 }
 
 #[test]

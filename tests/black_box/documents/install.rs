@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fairlock_testing::Server;
+use fairlock_testing::{Server, paths};
 use tempfile::TempDir;
 
 const COMPANION: &str = r#"#!/bin/sh
@@ -64,21 +64,15 @@ impl Root {
 
     /// All files that are there, with their modes.
     fn files(&self) -> BTreeMap<String, u32> {
-        let mut files = BTreeMap::new();
-        let mut folders = vec![self.path("")];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).expect("a folder") {
-                let path = entry.expect("an entry").path();
-                if path.is_dir() {
-                    folders.push(path);
-                    continue;
-                }
-                let mode = fs::metadata(&path).expect("a file").permissions().mode();
-                let name = path.strip_prefix(self.path("")).expect("below");
-                files.insert(name.to_string_lossy().into_owned(), mode & 0o777);
-            }
-        }
-        files
+        let named = |path: PathBuf| {
+            let mode = fs::metadata(&path).expect("a file").permissions().mode();
+            let name = path.strip_prefix(self.path("")).expect("below");
+            (name.to_string_lossy().into_owned(), mode & 0o777)
+        };
+        paths::files(&self.path(""))
+            .into_iter()
+            .map(named)
+            .collect()
     }
 }
 

@@ -3,32 +3,22 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fairlock_testing::paths::root;
+use fairlock_testing::paths::{files, root};
 use fairlock_testing::{Server, show};
 
 /// All pages.
 pub fn pages() -> Vec<PathBuf> {
     let folders = ["docs", "clients", "examples"];
-    let mut pages: Vec<PathBuf> = folders.map(|name| files(&root().join(name), "md")).concat();
+    let mut pages: Vec<PathBuf> = folders.map(pages_in).concat();
     pages.extend(["README.md", "CHANGELOG.md", "SECURITY.md"].map(|name| root().join(name)));
     pages
 }
 
-/// All files of a kind in a folder and those below.
-fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == kind) {
-                files.push(path);
-            }
-        }
-    }
-    files
+/// The pages in a folder and those below.
+fn pages_in(folder: &str) -> Vec<PathBuf> {
+    let mut pages = files(&root().join(folder));
+    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages
 }
 
 pub fn text(path: &Path) -> String {
@@ -79,7 +69,7 @@ fn pages_show_each_command_with_the_arguments_that_help_says() {
     let help: Vec<String> = lines.filter_map(call).collect();
     let mut shown = calls(&text(&root().join("README.md")));
     assert_eq!(shown.len(), 4, "{shown:?}");
-    for page in files(&root().join("docs/commands"), "md") {
+    for page in pages_in("docs/commands") {
         shown.extend(calls(&text(&page)));
     }
     // HELP is silent about commands that clients never send.

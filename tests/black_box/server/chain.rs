@@ -92,11 +92,7 @@ fn a_wake_up_reaches_subscribers_at_every_replica_once() {
 fn queued(master: &Server) -> i64 {
     let mut client = master.connect();
     let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    for owner in ["p", "b"] {
-        client.run(&format!(
-            "FAIRLOCK.ACQUIRE k {owner} ENQUEUE PATIENCE 600000"
-        ));
-    }
+    client.enqueue(["p", "b"]);
     token
 }
 

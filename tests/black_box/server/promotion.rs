@@ -246,8 +246,7 @@ fn scripts_go_on_with_the_lock_at_a_server_without_the_module_and_back() {
     follow(&plain, &master);
     let mut client = master.connect();
     client.int("FAIRLOCK.ACQUIRE k u:1 LEASE 600000");
-    client.run("FAIRLOCK.ACQUIRE k u:2 ENQUEUE PATIENCE 600000");
-    client.run("FAIRLOCK.ACQUIRE k u:3 ENQUEUE PATIENCE 600000");
+    client.enqueue(["u:2", "u:3"]);
     same_keys(&master, &plain);
     drop(master);
     let mut client = promote(&plain);

@@ -1,6 +1,6 @@
 //! Which owners may hold the lock together, and which waiter is served next.
 
-use fairlock_testing::{Server, wait_until};
+use fairlock_testing::Server;
 
 #[test]
 fn a_row_of_readers_is_served_in_one_step() {
@@ -43,18 +43,4 @@ fn a_writer_that_leaves_the_queue_lets_the_readers_behind_it_in() {
         assert!(reader.int() > 0, "{leaves}");
         client.assert_reply("FAIRLOCK.BREAK k", "1");
     }
-}
-
-#[test]
-fn a_blocked_reader_can_ask_as_a_writer_instead() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k w");
-    let first = server.block("FAIRLOCK.ACQUIRE k a SHARED");
-    let second = server.block("FAIRLOCK.ACQUIRE k a");
-    first.assert_start("(error) TAKENOVER");
-    wait_until("one waits", || server.blocked() == 1);
-    assert!(client.run("FAIRLOCK.QUEUE k").ends_with("-1, 1]]"));
-    client.run("FAIRLOCK.RELEASE k w");
-    second.int();
-    client.assert_reply("EXISTS redisson_lock_shared:{k}", "0");
 }
