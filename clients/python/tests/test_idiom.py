@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import pathlib
+import pickle
 import re
 import signal
 import socket
@@ -73,6 +74,12 @@ def run(one, work, **options):
 def test_the_errors_are_those_of_python_too():
     assert issubclass(fairlock.NotInTime, TimeoutError) and issubclass(fairlock.NotReplicated, fairlock.NotInTime)
     assert issubclass(fairlock.Unavailable, ConnectionError)
+
+
+@pytest.mark.parametrize("error", [fairlock.LockLost("lost", "lease"), fairlock.Refused("refused", "OOM")], ids=str)
+def test_an_error_arrives_from_the_process_of_a_pool(error):
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])

@@ -33,7 +33,7 @@ class NotReplicated(NotInTime):
 class LockLost(FairlockError):
     """The holder has lost the lock. `cause`: lease, notheld, connection or closed."""
 
-    def __init__(self, message: str, cause: str | None) -> None:
+    def __init__(self, message: str, cause: str | None = None) -> None:
         super().__init__(message, "NOTHELD" if cause == "notheld" else None)
         self.cause = cause
 
