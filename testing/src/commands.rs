@@ -2,14 +2,29 @@
 //!
 //! A new command gets its row here, and is tried by every test that goes over all commands.
 
-/// A command that clients send.
+use std::sync::LazyLock;
+
+/// The commands that clients send, in the order of HELP: a name without the module's prefix, arguments for lock `K`
+/// (the fewest, then other ways), what COMMAND INFO shows (arity, flags, ACL categories), the use of the lock's key.
+const TABLE: &str = "
+    ACQUIRE | K o, K o NOWAIT, K o ENQUEUE, K o ONCE NOWAIT | -3 | blocking denyoom fast write | @blocking @fast @write | RW access update
+    RELEASE | K o, K o ALL | -3 | fast write | @fast @write | RW access update
+    RENEW | K o, K o LEASE 1 | -3 | fast write | @fast @write | RW access update
+    CANCEL | K o | 3 | fast write | @fast @write | RW access update
+    BREAK | K | -2 | admin write | @admin @dangerous @slow @write | RM delete
+    QUEUE | K | -2 | readonly | @read @slow | RO access
+    HOLDERS | K | 2 | readonly | @read @slow | RO access
+    INFO | K | 2 | fast readonly | @fast @read | RO access
+    LOCKS | -, COUNT 1 | -1 | noscript readonly | @read @slow | -
+    HELP | - | 1 | fast loading stale | @connection @fast | -";
+
+/// A command that clients send; see [`COMMANDS`].
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
     /// Without the module's prefix.
     pub name: &'static str,
-    /// Arguments for lock `K`: the fewest, then other ways.
-    pub arguments: &'static [&'static str],
-    /// What COMMAND INFO shows.
+    arguments: &'static str,
+    /// How many words it has; negative: at least.
     pub arity: i64,
     /// In alphabetical order.
     pub flags: &'static str,
@@ -20,88 +35,8 @@ pub struct Command {
 }
 
 /// In the order of HELP.
-pub const COMMANDS: [Command; 10] = [
-    Command {
-        name: "ACQUIRE",
-        arguments: &["K o", "K o NOWAIT", "K o ENQUEUE", "K o ONCE NOWAIT"],
-        arity: -3,
-        flags: "blocking denyoom fast write",
-        categories: "@blocking @fast @write",
-        key: "RW access update",
-    },
-    Command {
-        name: "RELEASE",
-        arguments: &["K o", "K o ALL"],
-        arity: -3,
-        flags: "fast write",
-        categories: "@fast @write",
-        key: "RW access update",
-    },
-    Command {
-        name: "RENEW",
-        arguments: &["K o", "K o LEASE 1"],
-        arity: -3,
-        flags: "fast write",
-        categories: "@fast @write",
-        key: "RW access update",
-    },
-    Command {
-        name: "CANCEL",
-        arguments: &["K o"],
-        arity: 3,
-        flags: "fast write",
-        categories: "@fast @write",
-        key: "RW access update",
-    },
-    Command {
-        name: "BREAK",
-        arguments: &["K"],
-        arity: -2,
-        flags: "admin write",
-        categories: "@admin @dangerous @slow @write",
-        key: "RM delete",
-    },
-    Command {
-        name: "QUEUE",
-        arguments: &["K"],
-        arity: -2,
-        flags: "readonly",
-        categories: "@read @slow",
-        key: "RO access",
-    },
-    Command {
-        name: "HOLDERS",
-        arguments: &["K"],
-        arity: 2,
-        flags: "readonly",
-        categories: "@read @slow",
-        key: "RO access",
-    },
-    Command {
-        name: "INFO",
-        arguments: &["K"],
-        arity: 2,
-        flags: "fast readonly",
-        categories: "@fast @read",
-        key: "RO access",
-    },
-    Command {
-        name: "LOCKS",
-        arguments: &["", "COUNT 1"],
-        arity: -1,
-        flags: "noscript readonly",
-        categories: "@read @slow",
-        key: "",
-    },
-    Command {
-        name: "HELP",
-        arguments: &[""],
-        arity: 1,
-        flags: "fast loading stale",
-        categories: "@connection @fast",
-        key: "",
-    },
-];
+pub static COMMANDS: LazyLock<Vec<Command>> =
+    LazyLock::new(|| TABLE.trim().lines().map(Command::read).collect());
 
 /// What intercepted scripts become: on lock `K`, without the module's prefix.
 pub const SCRIPTS: [&str; 2] = [
@@ -115,19 +50,36 @@ impl Command {
         self.key.starts_with("RO")
     }
 
+    fn read(line: &'static str) -> Self {
+        let parts: Vec<_> = line.split('|').map(str::trim).collect();
+        let [name, arguments, arity, flags, categories, key] = parts[..] else {
+            panic!("{line}");
+        };
+        Self {
+            name,
+            arguments,
+            arity: arity.parse().expect("a number"),
+            flags,
+            categories,
+            key: key.trim_matches('-'),
+        }
+    }
+
     /// Its calls, on lock `K`.
     pub fn calls(&self) -> impl Iterator<Item = String> + use<> {
-        let Self {
-            name, arguments, ..
-        } = *self;
-        let calls = arguments.iter();
-        calls.map(move |arguments| format!("{name} {arguments}").trim_end().to_owned())
+        let name = self.name;
+        let calls = self.arguments.split(", ");
+        calls.map(move |words| {
+            format!("{name} {}", words.trim_matches('-'))
+                .trim_end()
+                .to_owned()
+        })
     }
 }
 
 /// All commands that use a lock's key.
 pub fn of_a_lock() -> impl Iterator<Item = Command> {
-    let all = COMMANDS.into_iter();
+    let all = COMMANDS.iter().copied();
     all.filter(|command| !command.key.is_empty())
 }
 

@@ -5,11 +5,12 @@ use redis::Value;
 
 use crate::scene::{AOF, appended};
 
-/// What a caller that cannot block asks, and how the replies begin.
+/// What a caller that cannot block asks, and how the replies begin. `{who}` says what it is: in a script, or by another
+/// module.
 const STEPS: &str = "
-    ACQUIRE k a SESSION -> (error) ERR SESSION binds the lock to a connection and cannot be used
-    ACQUIRE k a ENQUEUE SESSION -> (error) ERR SESSION binds the lock to a connection and cannot be used
-    ACQUIRE k * -> (error) ERR owner '*' is the identity of a connection and cannot be used
+    ACQUIRE k a SESSION -> (error) ERR SESSION binds the lock to a connection and cannot be used {who}
+    ACQUIRE k a ENQUEUE SESSION -> (error) ERR SESSION binds the lock to a connection and cannot be used {who}
+    ACQUIRE k * -> (error) ERR owner '*' is the identity of a connection and cannot be used {who}
     QUEUE k -> []
     ACQUIRE k a LEASE 60000 -> a token
     ACQUIRE k a -> a token
@@ -35,7 +36,7 @@ pub fn uses_a_lock(who: &str, mut call: impl FnMut(&str) -> String) {
         let reply = call(&format!("FAIRLOCK.{words}"));
         let is_right = match expected {
             "a token" => reply.parse().is_ok_and(|token: i64| token > 1),
-            start => reply.starts_with(start),
+            start => reply.starts_with(&start.replace("{who}", who)),
         };
         assert!(is_right, "{who}, {words}: {reply}");
     }
@@ -93,7 +94,7 @@ fn scripts_and_functions_use_locks_as_clients_that_cannot_block() {
     let (_server, mut client) = Server::connected();
     load_library(&mut client);
     for (how, what) in [("EVAL", CALL), ("FCALL", "call")] {
-        uses_a_lock(how, |words| {
+        uses_a_lock("in a script", |words| {
             call(&mut client, how, what, &words.replacen(" k", "", 1))
         });
     }

@@ -149,7 +149,7 @@ fn another_module_uses_locks_as_a_client_that_cannot_block() {
     let mut client = server.connect();
     client.run("CONFIG SET fairlock.intercept-eval no");
     let mut call = |command: &str| client.run(&format!("NOSY.CALL {command}"));
-    uses_a_lock("another module", &mut call);
+    uses_a_lock("by another module", &mut call);
     // It has no user whose permissions a script that is left to Lua would need.
     let reply = call(&on(SCRIPTS[1], "k"));
     assert!(reply.starts_with("(error) NOSCRIPT "), "{reply}");

@@ -76,7 +76,7 @@ fn get(map: &Value, key: &str) -> Value {
 fn command_info_has_arity_flags_keys_and_categories() {
     let (server, mut client) = Server::connected();
     client.assert_calls_all(COMMANDS.iter().map(|command| command.name).chain(SCRIPTS));
-    for command in COMMANDS {
+    for command in COMMANDS.iter() {
         let name = format!("fairlock.{}", command.name.to_lowercase());
         let reply = client.raw(&[b"COMMAND", b"INFO", name.as_bytes()]);
         let info = items(&items(&reply.expect("a reply"))[0]);
@@ -144,7 +144,7 @@ fn each_command_is_documented_with_the_syntax_that_help_says() {
         .map(|line| show(line).replace(" | ", "|"))
         .collect();
     for mut client in [server.connect(), server.connect_resp3()] {
-        for command in COMMANDS {
+        for command in COMMANDS.iter() {
             let name = format!("fairlock.{}", command.name.to_lowercase());
             let reply = client.raw(&[b"COMMAND", b"DOCS", name.as_bytes()]);
             let docs = get(&reply.expect("a reply"), &name);

@@ -12,15 +12,10 @@ const HIDING: &str = "tests/black_box/server/hiding.c";
 fn it_is_not_loaded_where_a_command_that_it_needs_was_renamed() {
     let path = Server::start().module_path();
     let load = |command, cluster| {
-        let server = Server::without_module(&[
-            "--rename-command",
-            command,
-            "hidden",
-            "--enable-module-command",
-            "yes",
-            "--cluster-enabled",
-            cluster,
-        ]);
+        let options = format!(
+            "--rename-command {command} hidden --enable-module-command yes --cluster-enabled {cluster}"
+        );
+        let server = Server::without_module(&options.split(' ').collect::<Vec<_>>());
         let reply = server.connect().run(&format!("MODULE LOAD {path}"));
         (reply, server.log())
     };

@@ -3,7 +3,7 @@
 
 use fairlock_testing::{Blocked, Listener, Server, Wire, wait_until};
 
-use crate::scene::QUEUE;
+use crate::scene::{AOF, QUEUE};
 
 /// Waiters of a lock that is held, each blocked.
 fn waiters(server: &Server, names: &[&str]) -> Vec<Blocked> {
@@ -92,22 +92,15 @@ fn a_server_that_shuts_down_lets_everyone_go() {
 
 #[test]
 fn a_loaded_queue_is_served_without_a_request() {
-    for append_only in ["no", "yes"] {
-        let options = [
-            "--fairlock.turn",
-            "50",
-            "--appendonly",
-            append_only,
-            "--appendfsync",
-            "always",
-        ];
-        let (server, mut client) = Server::connected_with(&options);
+    for disk in [&[], AOF] {
+        let (server, mut client) =
+            Server::connected_with(&[&["--fairlock.turn", "50"], disk].concat());
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
         // One that is named after its connection is gone with it.
         client.run("FAIRLOCK.ACQUIRE k * ENQUEUE PATIENCE 600000");
         client.run("FAIRLOCK.RENEW k a LEASE 1500");
-        if append_only == "no" {
+        if disk.is_empty() {
             client.assert_reply("SAVE", "OK");
         }
         drop(client);

@@ -17,38 +17,26 @@ fn admin_and_user(server: &Server) -> (Client, Client) {
 
 /// What users may and may not do, and the codes that the script's call is answered with as Lua, and natively. Natively
 /// it does nothing that `FAIRLOCK.RELEASE` would not, so `FAIRLOCK.EVALSHA` with these keys is all that it needs.
-const USERS: [(&str, &str, &str, &str); 10] = [
-    ("all", "~* &* +@all", "1", "1"),
-    ("no scripts", "~* &* +@all -eval -evalsha", "NOPERM", "1"),
-    (
-        "not Redisson's",
-        "~* &* +@all -fairlock.evalsha",
-        "1",
-        "as Lua",
-    ),
-    ("other keys", "~other* &* +@all", "NOPERM", "as Lua"),
-    ("reads only", "%R~* &* +@all", "NOPERM", "as Lua"),
-    ("no hashes", "~* &* +@all -hincrby", "ERR", "1"),
-    ("no channels", "~* resetchannels +@all", "ERR", "1"),
-    (
-        "its keys and channels",
-        "~k ~redisson_*{k}* &redisson_lock__channel:{k}* +@all",
-        "1",
-        "1",
-    ),
-    ("a selector", "~* &* +@all (+@all ~other*)", "1", "1"),
-    (
-        "a selector for the scripts",
-        "~other* &* +@all (+@all ~*)",
-        "1",
-        "1",
-    ),
-];
+const USERS: &str = "
+    all | ~* &* +@all | 1 | 1
+    no scripts | ~* &* +@all -eval -evalsha | NOPERM | 1
+    not Redisson's | ~* &* +@all -fairlock.evalsha | 1 | as Lua
+    other keys | ~other* &* +@all | NOPERM | as Lua
+    reads only | %R~* &* +@all | NOPERM | as Lua
+    no hashes | ~* &* +@all -hincrby | ERR | 1
+    no channels | ~* resetchannels +@all | ERR | 1
+    its keys and channels | ~k ~redisson_*{k}* &redisson_lock__channel:{k}* +@all | 1 | 1
+    a selector | ~* &* +@all (+@all ~other*) | 1 | 1
+    a selector for the scripts | ~other* &* +@all (+@all ~*) | 1 | 1";
 
 #[test]
 fn users_may_do_what_their_permissions_allow_the_script() {
     let [lua, native] = both(&[]);
-    for (name, rules, by_lua, natively) in USERS {
+    for user in USERS.trim().lines() {
+        let parts: Vec<&str> = user.trim().split(" | ").collect();
+        let [name, rules, by_lua, natively] = parts[..] else {
+            panic!("{user}");
+        };
         let unlocked = || {
             let mut counted = counters(&native, "intercepted").into_iter();
             counted.find(|line| line.starts_with("unlock:"))
