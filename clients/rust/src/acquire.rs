@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisResult, Value};
-use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -15,7 +14,7 @@ use crate::error::{UNCONFIRMED, is_not_held, text_of};
 use crate::hold::Hold;
 use crate::lines::{Ear, locked};
 use crate::options::{call, jitter, ms};
-use crate::{Call, Error, Held, Kind, Options, Result};
+use crate::{Error, Held, Kind, Options, Result};
 
 /// The longest that a caller waits for its owner to leave the queue; it goes on in the background.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -45,8 +44,8 @@ impl Core {
         }
         let (_here, gone) = oneshot::channel();
         let ask = Ask::new(self.clone(), name, options);
-        let asked = Call::new(&self, ask.run(gone));
-        let held = asked.ended_in(Handle::current()).await?;
+        let asked = tokio::spawn(ask.run(gone)).await;
+        let held = asked.unwrap_or_else(|_| Err(Error::closed()))?;
         if let Some(entry) = entry {
             let entered = &mut locked(&self.state).entered;
             entered.retain(|_, hold| hold.strong_count() > 0);
@@ -100,13 +99,11 @@ impl Ask {
             _ = &mut gone => Err(Error::closed()),
         };
         if let Err(error) = granted {
-            let core = self.caller.core.clone();
-            let leaving = Call::new(&core, async move {
+            let leaving = tokio::spawn(async move {
                 self.leave().await;
                 drop(closing);
-                Ok(())
             });
-            drop(timeout(LEAVE, leaving.ended_in(Handle::current())).await);
+            drop(timeout(LEAVE, leaving).await);
             return Err(error);
         }
         Ok(Held::new(Hold::new(self)))
