@@ -9,7 +9,7 @@ use crate::keyspace::number::number as whole;
 use crate::keyspace::{Names, names, write};
 use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock, Unlocked};
 use crate::lock::{Holds, Millis, Refusal, State, Step, Wall};
-use crate::server::{Access, Flags, Key, Kind, Reply};
+use crate::server::{Access, Key, Kind, Reply};
 use crate::waiting::{self, WAKE_UP};
 
 use super::call::{ScriptCall, refused};
@@ -63,7 +63,7 @@ impl TryLockForm {
             lease: call.duration(0)?,
             client,
             wait,
-            memory_is_full: call.ctx.flags().contains(Flags::OOM),
+            memory_is_full: call.ctx.memory_is_full(&call.keys.string(2)?),
         })
     }
 

@@ -11,8 +11,8 @@ use std::ffi::c_int;
 use redis_module::{CallOptionsBuilder, CallResult, Context};
 
 use super::api::{api, raw};
-use super::context::{Ctx, in_cluster, text};
-use super::memory::{Str, decimal};
+use super::context::{Ctx, Flags, in_cluster, text};
+use super::memory::{Str, decimal, string};
 
 /// Valkey's number for "this module can handle atomic slot migrations".
 const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;
@@ -106,10 +106,33 @@ impl Ctx {
     pub fn lacks_replicas(&self, scores: &Str) -> bool {
         // The first rank is behind the last.
         let range = [scores, &decimal(1), &decimal(0)];
-        let options = CallOptionsBuilder::new().script_mode().errors_as_replies();
-        let server = Context::new(self.raw);
-        let reply: CallResult<'_> = server.call_ext("ZREMRANGEBYRANK", &options.build(), &range);
-        reply.is_err_and(|error| error.as_bytes().starts_with(b"NOREPLICAS"))
+        let options = CallOptionsBuilder::new().script_mode();
+        self.is_refused(options, "ZREMRANGEBYRANK", &range, b"NOREPLICAS")
+    }
+
+    /// Whether the server refuses commands that need memory. While it evicts keys it does not, although it uses more
+    /// than `maxmemory`. It is asked to raise the score of a member of `scores` to less than any score.
+    pub fn memory_is_full(&self, scores: &Str) -> bool {
+        if !self.flags().contains(Flags::OOM) {
+            return false;
+        }
+        let [if_there, if_greater, least, member] = [&b"XX"[..], b"GT", b"-inf", b""].map(string);
+        let change = [scores, &if_there, &if_greater, &least, &member];
+        let options = CallOptionsBuilder::new().verify_oom();
+        self.is_refused(options, "ZADD", &change, b"OOM")
+    }
+
+    /// Whether the server refuses a command that changes nothing, with this code.
+    fn is_refused(
+        &self,
+        options: CallOptionsBuilder,
+        command: &str,
+        words: &[&Str],
+        code: &[u8],
+    ) -> bool {
+        let options = options.errors_as_replies().build();
+        let reply: CallResult<'_> = Context::new(self.raw).call_ext(command, &options, words);
+        reply.is_err_and(|error| error.as_bytes().starts_with(code))
     }
 }
 

@@ -293,6 +293,31 @@ fn full_memory_refuses_the_lock_and_lets_it_be_given_up() {
 }
 
 #[test]
+fn a_server_that_is_evicting_grants_the_lock() {
+    // Each command evicts only a few of the keys.
+    let tenacity = ["--maxmemory-eviction-tenacity", "0"];
+    let options = [
+        "--maxmemory-policy",
+        "allkeys-lru",
+        "--enable-debug-command",
+        "yes",
+    ];
+    let server = intercepting(&[&options[..], &tenacity].concat());
+    let mut client = with_scripts(&server);
+    client.run("DEBUG POPULATE 100000");
+    let used = || {
+        server
+            .info("memory", "used_memory")
+            .parse::<u64>()
+            .expect("a number")
+    };
+    let half = used() / 2;
+    client.run(&format!("CONFIG SET maxmemory {half}"));
+    assert_eq!(client.run_words(&call("lock")), "(nil)");
+    assert!(used() > half, "it has evicted all that it had to");
+}
+
+#[test]
 fn a_replica_leaves_scripts_alone() {
     let master = Server::start();
     let replica = intercepting(&[]);
