@@ -70,12 +70,9 @@ pub fn queue(client: &mut Client, driver: &Driver, thread: &str, operation: &str
 /// sent twice is known.
 #[track_caller]
 pub fn nothing_is_left(client: &mut Client) {
-    let mut left = String::new();
     wait_until("nothing is left", || {
-        left = client.run("KEYS *");
-        let keys = left.trim_matches(['[', ']']).split(", ");
-        keys.filter(|key| !key.is_empty())
-            .all(|key| key.starts_with("redisson_unlock_latch:"))
+        let mut keys = client.list("KEYS *").into_iter();
+        keys.all(|key| key.starts_with("redisson_unlock_latch:"))
     });
 }
 

@@ -7,7 +7,6 @@ use fairlock_testing::redisson::{Driver, NEWEST};
 use fairlock_testing::{Client, Listener, Server, wait_until};
 
 use crate::interception::Interception;
-use crate::topologies::commands;
 
 /// Where plain locks and all made like them listen, and publish when they are unlocked.
 const CHANNEL: &str = "redisson_lock__channel:{k}";
@@ -30,7 +29,7 @@ fn freed_under_a_plain_waiter(
     let listener = Listener::new(server.port, CHANNEL);
     take(&mut client);
     // A script of a plain lock calls it when it replies that the lock is held.
-    let mut refusals = || commands(&mut client, "pttl");
+    let refusals = || server.command_stat("pttl", "calls");
     let before = refusals();
     let waiter = driver.send("waiter", "lock plain:k");
     // It asks, listens, and asks once more before it waits.

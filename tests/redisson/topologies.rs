@@ -3,7 +3,7 @@
 
 use fairlock_testing::cluster::Cluster;
 use fairlock_testing::redisson::{Driver, each_release};
-use fairlock_testing::{Blocked, Client, Server, follow};
+use fairlock_testing::{Blocked, Server, follow};
 
 use crate::conformance::{nothing_is_left, queue, wait_for_queue};
 use crate::interception::Interception;
@@ -61,19 +61,9 @@ fn a_master_with_two_replicas() {
             nothing_is_left(&mut replica.connect());
         }
         // Since 3.12.5 clients wait for replicas, if they know of them.
-        let waits = commands(&mut master.connect(), "wait") > 0;
+        let waits = master.command_stat("wait", "calls") > 0;
         assert_eq!(waits, !release.starts_with("3.11."), "{release}");
     });
-}
-
-/// How often a server was sent a command.
-pub fn commands(client: &mut Client, command: &str) -> u64 {
-    let stats = client.run("INFO commandstats");
-    let calls = stats.lines().find_map(|line| {
-        let line = line.strip_prefix(&format!("cmdstat_{command}:calls="))?;
-        line.split(',').next()?.parse().ok()
-    });
-    calls.unwrap_or(0)
 }
 
 #[test]

@@ -22,8 +22,8 @@ fn a_reader_that_has_enough_ends_a_question_but_no_wait_and_no_command() {
     let exec = "\"$FAIRLOCK\" exec k -- sh -c 'echo started; exec sleep 100'";
     let script = format!("exec 3>&1; ({exec} >&3; echo $? >&3) 2>&1 | true");
     let program = program::in_shell(server.port, &script);
-    let looked = || server.info("commandstats", "cmdstat_fairlock.queue");
-    wait_until("it looks at the queue", || !looked().is_empty());
+    let looked = || server.command_stat("fairlock.queue", "calls") > 0;
+    wait_until("it looks at the queue", looked);
     client.int("FAIRLOCK.RELEASE k ann");
     program.wait_for("\n");
     client.run("FAIRLOCK.BREAK k");

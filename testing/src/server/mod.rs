@@ -186,6 +186,14 @@ impl Server {
         count.parse().expect("a number")
     }
 
+    /// What the server counts of a command: `calls`, or the microseconds (`usec`) that they took.
+    pub fn command_stat(&self, command: &str, field: &str) -> u64 {
+        let stats = self.info("commandstats", &format!("cmdstat_{command}"));
+        let field = format!("{field}=");
+        let value = stats.split(',').find_map(|part| part.strip_prefix(&field));
+        value.map_or(0, |value| value.parse().expect("a number"))
+    }
+
     /// Whether it has ACL categories for a module's commands, and tells a module's command filter which client has sent
     /// a command. Redis does since 7.2, and Valkey in all versions: it calls itself 7.2.4.
     pub fn knows_7_2(&self) -> bool {

@@ -171,8 +171,7 @@ fn a_server_loads_what_is_installed_and_starts_again_after_config_rewrite() {
     // All options are there.
     let snippet = fs::read_to_string(root.snippet()).expect("a file");
     let plain = Server::start();
-    let options = plain.connect().run("CONFIG GET fairlock.*");
-    let words: Vec<&str> = options.trim_matches(['[', ']']).split(", ").collect();
+    let words = plain.connect().list("CONFIG GET fairlock.*");
     for pair in words.chunks(2) {
         // Another test compares the defaults.
         let line = format!("# {} ", pair[0]);

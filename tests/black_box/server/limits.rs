@@ -38,15 +38,6 @@ fn send_all(client: &mut Client, commands: impl Iterator<Item = String>, code: &
         .count()
 }
 
-/// Microseconds that all calls of a command took together.
-fn spent(server: &Server, command: &str) -> u64 {
-    let stats = server.info("commandstats", &format!("cmdstat_{command}"));
-    let field = stats
-        .split(',')
-        .find_map(|field| field.strip_prefix("usec="));
-    field.and_then(|usec| usec.parse().ok()).expect(&stats)
-}
-
 /// Owners as long as owners can be.
 fn owner(number: usize) -> String {
     format!("{number:0>256}")
@@ -116,7 +107,7 @@ fn a_call_of_a_script_with_a_hundred_thousand_keys_costs_a_look_at_each() {
         let error = client.run_words(&call);
         assert!(error.starts_with("(error) NOSCRIPT"), "{error}");
     }
-    let spent = spent(&server, "fairlock.evalsha");
+    let spent = server.command_stat("fairlock.evalsha", "usec");
     assert!(spent < 10_000_000, "{spent} microseconds");
 }
 

@@ -17,14 +17,10 @@ pub fn user(server: &Server, name: &str, permissions: &str) -> Client {
 
 /// All data, by key.
 fn contents(client: &mut Client) -> Vec<String> {
-    let keys = client.run("KEYS *");
-    let mut keys: Vec<_> = keys.trim_matches(['[', ']']).split(", ").collect();
+    let mut keys = client.list("KEYS *");
     keys.sort_unstable();
-    let mut all = Vec::new();
-    for key in keys {
-        all.push(format!("{key} {}", client.run(&format!("DUMP {key}"))));
-    }
-    all
+    let content = |key: String| format!("{key} {}", client.run(&format!("DUMP {key}")));
+    keys.into_iter().map(content).collect()
 }
 
 pub const REFUSED: &str = "(error) NOPERM ";
@@ -106,8 +102,7 @@ fn names_and_owners_reach_no_key_and_no_channel_of_other_locks() {
             ann.assert_reply(&format!("FAIRLOCK.RELEASE {name} {owner}"), "0");
         }
     }
-    let keys = admin.run("KEYS *");
-    for key in keys.trim_matches(['[', ']']).split(", ") {
+    for key in admin.list("KEYS *") {
         let own = ["app:", "fairlock_token:{app:", "fairlock_token:app:"];
         assert!(
             key.contains("victim}") && !key.contains("app:")
