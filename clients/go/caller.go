@@ -337,6 +337,7 @@ func (c *caller) connect(ctx context.Context) error {
 	options := *node.Options()
 	options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = 1, 0, 0, 0
 	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, -1
+	options.Protocol = 2 // The handlers of RESP3's messages are those of the user's client.
 	c.line, c.lineTo = redis.NewClient(&options), node
 	return nil
 }

@@ -142,10 +142,11 @@ func (l *Locks) sendTo(
 // exchange sends commands in one pipeline, once: go-redis would send them again, but not on a Conn that has failed. The client's
 // own limit holds where it is shorter, unless replicas have as long as within.
 func exchange(ctx context.Context, node *redis.Client, o *options, within time.Duration, fill func(redis.Pipeliner)) {
-	if own := node.Options().ReadTimeout; within > 0 || own <= 0 || own > o.commandTimeout {
-		node = node.WithTimeout(o.commandTimeout + within)
+	longest := o.commandTimeout + within
+	if own := node.Options().ReadTimeout; within == 0 && own > 0 {
+		longest = min(longest, own)
 	}
-	conn := node.Conn()
+	conn := node.WithTimeout(longest).Conn() // With options of its own: go-redis writes to them while it connects.
 	defer conn.Close()
 	pipe := conn.Pipeline()
 	fill(pipe)

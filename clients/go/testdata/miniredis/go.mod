@@ -5,7 +5,7 @@ go 1.21
 require (
 	fairlock.example/clients v0.0.0
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/redis/go-redis/v9 v9.14.1
+	github.com/redis/go-redis/v9 v9.17.3
 )
 
 require (

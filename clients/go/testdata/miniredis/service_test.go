@@ -102,3 +102,16 @@ func TestAServiceThatSaysItOtherwise(t *testing.T) {
 	expect(t, errors.Is(err, fairlock.ErrNoModule), "no module: %v", err)
 	expect(t, held.Release() == nil, "released")
 }
+
+// What go-redis logs.
+type refused struct{ *testing.T }
+
+func (r refused) Printf(_ context.Context, format string, values ...any) { r.Errorf(format, values...) }
+
+func TestASessionsConnectionIsNotLogged(t *testing.T) {
+	_, locks := start(t)
+	redis.SetLogger(refused{t})
+	t.Cleanup(func() { redis.SetLogger(nil) })
+	_, err := locks.Acquire(ctx, "orders", fairlock.Session())
+	expect(t, errors.Is(err, fairlock.ErrNoModule), "no module: %v", err)
+}
