@@ -6,6 +6,7 @@ use sha1::{Digest as _, Sha1};
 
 use crate::client::Client;
 use crate::paths::root;
+use crate::server::Server;
 
 /// One script.
 #[derive(Clone, Debug)]
@@ -47,6 +48,14 @@ pub fn script(command: &str) -> &'static Script {
     scripts
         .find(|script| script.command == command)
         .expect("a command that is a script")
+}
+
+/// A server without the module that knows all of them; and a connection to it.
+pub fn connected() -> (Server, Client) {
+    let server = Server::without_module(&[]);
+    let mut client = server.connect();
+    load(&mut client);
+    (server, client)
 }
 
 /// Loads all of them into a server.

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fairlock_testing::cluster::Cluster;
-use fairlock_testing::{Client, Listener, Server, Wire, lua, wait_until};
+use fairlock_testing::{Client, Listener, Server, lua, wait_until};
 
 use crate::interception::Interception;
 
@@ -60,9 +60,7 @@ fn a_row_of_dead_waiters_costs_one_who_waits_alone_behind_it_one_turn_as_well() 
 
 /// So many that will not ask again, and behind them `alive`. The lock has just become free.
 fn with_dead_waiters(count: usize) -> (Server, Client, Client) {
-    let server = Server::without_module(&[]);
-    let mut client = server.connect();
-    lua::load(&mut client);
+    let (server, mut client) = lua::connected();
     client.run("LUA.ACQUIRE k holder NOWAIT");
     for number in 0..count {
         client.run(&format!("LUA.ACQUIRE k dead{number} ENQUEUE"));
@@ -217,9 +215,7 @@ fn one_who_asks_by_script_behind_a_silent_head_keeps_its_place() {
 
 #[test]
 fn what_needs_the_module_is_refused_in_a_script() {
-    let server = Server::without_module(&[]);
-    let mut client = server.connect();
-    lua::load(&mut client);
+    let (_server, mut client) = lua::connected();
     for words in [
         "ACQUIRE k a",
         "ACQUIRE k a WAIT 5",
@@ -246,8 +242,7 @@ fn scripts_wake_by_spublish_in_a_cluster() {
     let server = &cluster.masters[0];
     let mut client = server.connect();
     lua::load(&mut client);
-    let mut waiter = Wire::new(server.port);
-    waiter.send("SSUBSCRIBE redisson_lock__channel:{k}:b");
+    let mut waiter = server.wire("SSUBSCRIBE redisson_lock__channel:{k}:b");
     waiter.until("ssubscribe");
     // Before 7.2 a server has an error for what clients say of themselves.
     client.run("CONFIG RESETSTAT");

@@ -50,8 +50,8 @@ impl Side {
     fn new(server: Server) -> Self {
         let mut client = server.connect();
         client.run("CONFIG SET notify-keyspace-events KEA");
-        let mut tracking = Wire::new(server.port);
-        tracking.send("HELLO 3\nCLIENT TRACKING ON BCAST PREFIX k PREFIX redisson");
+        let mut tracking =
+            server.wire("HELLO 3\nCLIENT TRACKING ON BCAST PREFIX k PREFIX redisson");
         tracking.until("+OK");
         let replica = Server::without_module(&[]);
         follow(&replica, &server);
@@ -107,8 +107,7 @@ impl Side {
 }
 
 fn monitor(server: &Server) -> Wire {
-    let mut wire = Wire::new(server.port);
-    wire.send("MONITOR");
+    let mut wire = server.wire("MONITOR");
     wire.until("+OK");
     wire
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::client::{Blocked, Client};
+use crate::client::{Blocked, Client, Wire};
 use crate::clock::MovableClock;
 use crate::wait::{give_up, wait_until};
 
@@ -138,6 +138,13 @@ impl Server {
     /// A new connection, RESP3.
     pub fn connect_resp3(&self) -> Client {
         Client::new(self.port, 3)
+    }
+
+    /// A bare connection on which commands were sent, one a line.
+    pub fn wire(&self, commands: &str) -> Wire {
+        let mut wire = Wire::new(self.port);
+        wire.send(commands);
+        wire
     }
 
     /// Sends a command that is expected to block, on a connection of its own, and waits until the

@@ -1,6 +1,6 @@
 //! Hand-off: every way in which a waiter becomes the holder.
 
-use fairlock_testing::{Server, Wire, wait_until};
+use fairlock_testing::{Server, wait_until};
 
 #[test]
 fn a_release_makes_the_head_the_holder_in_the_same_step() {
@@ -39,25 +39,18 @@ fn the_last_receiver_that_is_gone_frees_the_lock() {
     client.assert_reply("KEYS *", "[]");
 }
 
-/// A bare connection on which a command was sent.
-fn send(server: &Server, command: &str) -> Wire {
-    let mut wire = Wire::new(server.port);
-    wire.send(command);
-    wire
-}
-
 /// Stops the server while a waiter hangs up and the holder releases, so that both reach it in one iteration of the
 /// event loop.
 fn hang_up_while_released(server: &Server, release_first: bool) {
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = send(server, "FAIRLOCK.ACQUIRE k b LEASE 600000");
+    let waiter = server.wire("FAIRLOCK.ACQUIRE k b LEASE 600000");
     wait_until("b waits", || {
         client.int("LLEN redisson_lock_queue:{k}") == 1
     });
     let behind = server.block("FAIRLOCK.ACQUIRE k c");
     // Connected before: the server accepts in one iteration and reads in the next.
-    let mut releasing = send(server, "PING");
+    let mut releasing = server.wire("PING");
     client.run("PING");
     let (waiting, released) = (waiter.port(), releasing.port());
     let mut waiter = Some(waiter);
@@ -93,7 +86,7 @@ fn a_waiter_that_hangs_up_as_the_lock_is_released_is_skipped() {
 fn a_waiter_that_says_quit_behind_its_request_keeps_the_lock() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
-    let mut waiter = send(&server, "FAIRLOCK.ACQUIRE k b\nQUIT");
+    let mut waiter = server.wire("FAIRLOCK.ACQUIRE k b\nQUIT");
     wait_until("b waits", || {
         client.int("LLEN redisson_lock_queue:{k}") == 1
     });
@@ -117,7 +110,7 @@ fn a_receiver_killed_after_its_reply_was_made_and_before_it_was_written_passes_t
     let second = server.block("FAIRLOCK.ACQUIRE k c");
     // Unblocked in the same iteration, the killer's next command runs before any reply is written.
     let kill = format!("CLIENT KILL ID {}", first.id);
-    let _killer = send(&server, &format!("FAIRLOCK.ACQUIRE other b\n{kill}"));
+    let _killer = server.wire(&format!("FAIRLOCK.ACQUIRE other b\n{kill}"));
     wait_until("the killer waits", || server.blocked() == 3);
     assert_eq!(
         client.at_once(&["FAIRLOCK.RELEASE k a", "FAIRLOCK.RELEASE other a"]),

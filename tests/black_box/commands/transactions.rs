@@ -1,6 +1,6 @@
 //! Pipelines, transactions, scripts and functions: the commands inside of something larger.
 
-use fairlock_testing::{Client, Server, Wire, show, wait_until};
+use fairlock_testing::{Client, Server, show, wait_until};
 use redis::Value;
 
 use crate::scene::{AOF, appended};
@@ -67,8 +67,7 @@ fn load_library(client: &mut Client) {
 fn commands_behind_an_acquire_that_blocks_wait_with_it_and_run_in_order() {
     let (server, mut client) = Server::connected();
     let token = client.int("FAIRLOCK.ACQUIRE k a");
-    let mut wire = Wire::new(server.port);
-    wire.send(
+    let mut wire = server.wire(
         "APPEND log 1\nFAIRLOCK.ACQUIRE k b\nAPPEND log 2\nFAIRLOCK.ACQUIRE k b\n\
          FAIRLOCK.ACQUIRE j b\nFAIRLOCK.RELEASE k b ALL\nAPPEND log 3",
     );
@@ -161,8 +160,7 @@ fn a_release_inside_serves_the_waiter_once_and_an_acquire_behind_it_does_not_ove
     let (server, mut client) = Server::connected();
     for scripted in [false, true] {
         let token = client.int("FAIRLOCK.ACQUIRE k a");
-        let mut waiter = Wire::new(server.port);
-        waiter.send("FAIRLOCK.ACQUIRE k b\nPING");
+        let mut waiter = server.wire("FAIRLOCK.ACQUIRE k b\nPING");
         wait_until("b waits", || server.blocked() == 1);
         let replies = if scripted {
             call(&mut client, "EVAL", BOTH, "")

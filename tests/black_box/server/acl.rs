@@ -1,7 +1,7 @@
 //! Permissions, and the server's information on each command: users, key patterns, flags, keys, documentation.
 
 use fairlock_testing::commands::{COMMANDS, SCRIPTS, of_a_lock, on};
-use fairlock_testing::{Blocked, Client, Server, Wire, show, wait_until};
+use fairlock_testing::{Blocked, Client, Server, show, wait_until};
 use redis::Value;
 
 use super::security::{self, REFUSED};
@@ -286,8 +286,7 @@ fn sessions_belong_to_the_connection_and_to_no_user() {
     wait_until("its session has ended", || admin.run("EXISTS a") == "0");
     // An operator ends what a user's connections hold.
     admin.run("ACL SETUSER ann on nopass ~a +@all");
-    let mut wire = Wire::new(server.port);
-    wire.send("AUTH ann x\nFAIRLOCK.ACQUIRE a ann SESSION LEASE 600000");
+    let mut wire = server.wire("AUTH ann x\nFAIRLOCK.ACQUIRE a ann SESSION LEASE 600000");
     assert_eq!(wire.line(), "+OK");
     assert!(wire.line().starts_with(':'));
     admin.run("ACL SETUSER ann resetkeys");

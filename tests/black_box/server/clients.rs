@@ -20,8 +20,7 @@ fn a_killed_waiter_has_left_before_the_next_command_however_it_was_killed() {
     client.run("ACL SETUSER ann on nopass ~* +@all");
     let behind = server.block("FAIRLOCK.ACQUIRE k z");
     for how in ["ID", "ADDR", "old", "USER"] {
-        let mut wire = Wire::new(server.port);
-        wire.send("AUTH ann x");
+        let mut wire = server.wire("AUTH ann x");
         assert_eq!(wire.line(), "+OK");
         block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
         assert_eq!(client.run(QUEUE), "[z, b]");
@@ -95,8 +94,7 @@ fn client_unblock_gives_up_a_place_that_its_owner_has_by_enqueue_if_the_owner_bl
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     for how in ["TIMEOUT", "ERROR"] {
-        let mut wire = Wire::new(server.port);
-        wire.send("FAIRLOCK.ACQUIRE k b ENQUEUE");
+        let mut wire = server.wire("FAIRLOCK.ACQUIRE k b ENQUEUE");
         let place = [wire.line(), wire.line(), wire.line()];
         assert_eq!(place[..2], ["*2", ":1"]);
         // Its connection is not blocked, so there is nothing to unblock.
@@ -146,8 +144,7 @@ fn client_unblock_during_a_hand_off_strands_no_waiter() {
 fn a_connection_with_subscriptions_waits_or_is_told_why_it_cannot() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let mut wire = Wire::new(server.port);
-    wire.send("HELLO 3\nSUBSCRIBE channel");
+    let mut wire = server.wire("HELLO 3\nSUBSCRIBE channel");
     let (list, unblock) = (
         format!("CLIENT LIST ID {}", wire.id),
         format!("CLIENT UNBLOCK {}", wire.id),
@@ -179,8 +176,7 @@ fn a_connection_with_subscriptions_waits_or_is_told_why_it_cannot() {
 #[test]
 fn with_replies_off_the_lock_is_taken_all_the_same() {
     let (server, mut client) = Server::connected();
-    let mut wire = Wire::new(server.port);
-    wire.send("CLIENT REPLY OFF\nFAIRLOCK.ACQUIRE k b");
+    let mut wire = server.wire("CLIENT REPLY OFF\nFAIRLOCK.ACQUIRE k b");
     wait_until("b holds", || client.holders("k") == "[b, 1]");
     client.run("FAIRLOCK.BREAK k");
     client.int("FAIRLOCK.ACQUIRE k a");
@@ -196,8 +192,7 @@ fn with_replies_off_the_lock_is_taken_all_the_same() {
 #[test]
 fn a_skipped_reply_is_that_of_the_acquire_blocked_or_not() {
     let (server, mut client) = Server::connected();
-    let mut wire = Wire::new(server.port);
-    wire.send("CLIENT REPLY SKIP\nFAIRLOCK.ACQUIRE k b\nFAIRLOCK.RELEASE k b");
+    let mut wire = server.wire("CLIENT REPLY SKIP\nFAIRLOCK.ACQUIRE k b\nFAIRLOCK.RELEASE k b");
     assert_eq!(wire.line(), ":0");
     client.int("FAIRLOCK.ACQUIRE k a");
     block(

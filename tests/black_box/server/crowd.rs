@@ -189,8 +189,7 @@ fn of_leases_that_end_at_once_the_first_come_first_in_pieces() {
     client.run_many((0..LOCKS).flat_map(|n| {
         ["o LEASE 600000", "w ENQUEUE"].map(|call| format!("FAIRLOCK.ACQUIRE l{n} {call}"))
     }));
-    let mut woken = Wire::new(server.port);
-    woken.send("PSUBSCRIBE redisson_lock__channel:*");
+    let mut woken = server.wire("PSUBSCRIBE redisson_lock__channel:*");
     (0..6).for_each(|_| drop(woken.line()));
     let mut other = Wire::new(server.port);
     // Those with an odd number end first.

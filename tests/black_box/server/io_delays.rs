@@ -18,8 +18,7 @@ fn server() -> Server {
 /// `a` holds the lock; `b` waits on a bare connection, and `c` behind it.
 fn two_waiters(server: &Server, client: &mut Client, lock: &str) -> (Wire, Blocked) {
     client.int(&format!("FAIRLOCK.ACQUIRE {lock} a LEASE 600000"));
-    let mut first = Wire::new(server.port);
-    first.send(&format!("PING\nFAIRLOCK.ACQUIRE {lock} b LEASE 600000"));
+    let first = server.wire(&format!("PING\nFAIRLOCK.ACQUIRE {lock} b LEASE 600000"));
     let list = format!("CLIENT LIST ID {}", first.id);
     wait_until("b waits", || client.run(&list).contains(" flags=b "));
     let second = server.block(&format!("FAIRLOCK.ACQUIRE {lock} c LEASE 600000"));

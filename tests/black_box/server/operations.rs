@@ -1,7 +1,7 @@
 //! What operators do to a server: loading, shutting down, saving, running out of
 //! memory.
 
-use fairlock_testing::{Blocked, Listener, Server, Wire, wait_until};
+use fairlock_testing::{Blocked, Listener, Server, wait_until};
 
 use crate::scene::{AOF, QUEUE};
 
@@ -152,8 +152,7 @@ fn evict(server: &Server) {
     let before = server.info("stats", "evicted_keys");
     // Every command evicts first. Sent together, the two are one iteration of the event loop: a lock that is granted at
     // its end is not evicted again.
-    let mut wire = Wire::new(server.port);
-    wire.send("CONFIG SET maxmemory 1\nCONFIG SET maxmemory 0");
+    let mut wire = server.wire("CONFIG SET maxmemory 1\nCONFIG SET maxmemory 0");
     assert_eq!(wire.line(), "+OK");
     assert_eq!(wire.line(), "+OK");
     assert_ne!(server.info("stats", "evicted_keys"), before);

@@ -239,15 +239,13 @@ fn the_users_of_the_document_can_do_their_work_and_no_more() {
     for (user, name) in users.iter_mut().zip(names) {
         user.assert_reply(&format!("AUTH {name}"), "OK");
     }
-    let mut stranger = Wire::new(server.port);
-    stranger.send("FAIRLOCK.INFO app:1");
+    let mut stranger = server.wire("FAIRLOCK.INFO app:1");
     assert!(stranger.line().starts_with("-NOAUTH "));
 
     let [mut blocker, mut poller, mut watcher] = users;
     assert!(blocker.int("FAIRLOCK.ACQUIRE app:1 b SESSION") > 0);
     assert!(blocker.run("FAIRLOCK.RENEW app:1 b").parse::<i64>().is_ok());
-    let mut wakes = Wire::new(server.port);
-    wakes.send("AUTH poller secret2\nSUBSCRIBE redisson_lock__channel:{app:1}:p");
+    let mut wakes = server.wire("AUTH poller secret2\nSUBSCRIBE redisson_lock__channel:{app:1}:p");
     let replies: Vec<_> = (0..7).map(|_| wakes.line()).collect();
     assert_eq!(replies[6], ":1");
     poller.assert_start("FAIRLOCK.ACQUIRE app:1 p ENQUEUE", "[1, ");

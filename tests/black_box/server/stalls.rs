@@ -51,8 +51,7 @@ fn a_woken_waiter_that_asks_while_the_server_sleeps_gets_the_lock() {
 fn a_turn_counts_from_when_the_wake_up_has_left() {
     let server = server();
     let mut client = two_behind_a_holder(&server, 600_000);
-    let mut wire = Wire::new(server.port);
-    wire.send("FAIRLOCK.RELEASE k a\nDEBUG SLEEP 4");
+    let mut wire = server.wire("FAIRLOCK.RELEASE k a\nDEBUG SLEEP 4");
     // All replies and messages have been written when the first reply is here.
     assert_eq!(wire.line(), ":0");
     client.assert_reply("LINDEX redisson_lock_queue:{k} 0", "p");

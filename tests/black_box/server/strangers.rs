@@ -99,8 +99,7 @@ fn what_a_stranger_sends_costs_little_and_changes_nothing() {
     }
     admin.run("ACL SETUSER stranger on nopass ~zz:* +hdel +multi +exec +eval +evalsha");
     admin.run("CONFIG SET requirepass secret");
-    let mut with_no_right = Wire::new(server.port);
-    with_no_right.send("AUTH stranger x");
+    let mut with_no_right = server.wire("AUTH stranger x");
     assert_eq!(with_no_right.line(), "+OK");
     let without_auth = Wire::new(server.port);
     let keys = admin.run("DBSIZE");
