@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisResult, Value};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -14,7 +15,7 @@ use crate::error::{UNCONFIRMED, is_not_held, text_of};
 use crate::hold::Hold;
 use crate::lines::{Ear, locked};
 use crate::options::{call, jitter, ms};
-use crate::{Error, Held, Kind, Options, Result};
+use crate::{Call, Error, Held, Kind, Options, Result};
 
 /// The longest that a caller waits for its owner to leave the queue; it goes on in the background.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -44,8 +45,8 @@ impl Core {
         }
         let (_here, gone) = oneshot::channel();
         let ask = Ask::new(self.clone(), name, options);
-        let asked = tokio::spawn(ask.run(gone)).await;
-        let held = asked.unwrap_or_else(|_| Err(Error::closed()))?;
+        let asked = Call::new(&self, ask.run(gone));
+        let held = asked.ended_in(Handle::current()).await?;
         if let Some(entry) = entry {
             let entered = &mut locked(&self.state).entered;
             entered.retain(|_, hold| hold.strong_count() > 0);
@@ -99,11 +100,13 @@ impl Ask {
             _ = &mut gone => Err(Error::closed()),
         };
         if let Err(error) = granted {
-            let leaving = tokio::spawn(async move {
+            let core = self.caller.core.clone();
+            let leaving = Call::new(&core, async move {
                 self.leave().await;
                 drop(closing);
+                Ok(())
             });
-            drop(timeout(LEAVE, leaving).await);
+            drop(timeout(LEAVE, leaving.ended_in(Handle::current())).await);
             return Err(error);
         }
         Ok(Held::new(Hold::new(self)))

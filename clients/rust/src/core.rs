@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use redis::{RedisResult, Value};
+use tokio::runtime::Id;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::caller::Caller;
 use crate::error::is_unknown;
 use crate::hold::Hold;
-use crate::keeper::{Kept, keep};
+use crate::keeper::Kept;
 use crate::lines::{Ear, Line, locked};
 use crate::locks::Thread;
 use crate::options::new_owner;
@@ -31,7 +32,7 @@ pub struct Core {
     /// To listen. In a cluster it ends when any node is gone, and can perhaps not be opened then; those for commands go on.
     ears: Arc<Line>,
     pub state: Mutex<State>,
-    pub thread: Thread,
+    pub thread: OnceLock<Result<Thread>>,
     /// Whoever is at work for this Locks has a receiver.
     pub closing: watch::Sender<bool>,
 }
@@ -43,7 +44,7 @@ pub struct State {
     pub entered: HashMap<(String, Vec<u8>), Weak<Hold>>,
     /// For each lock, the first asks are sent one after the other.
     turns: HashMap<Vec<u8>, Arc<tokio::sync::Mutex<()>>>,
-    pub kept: Kept,
+    pub kept: HashMap<Id, Kept>,
     /// By lock and owner, what callers whose owner was given have in common.
     given: HashMap<(Vec<u8>, Vec<u8>), Weak<AtomicBool>>,
     /// How many replicas a server had when it was first asked; in a cluster also each lock's server.
@@ -52,25 +53,23 @@ pub struct State {
 }
 
 impl Core {
-    pub fn new(server: Server, options: Options) -> Result<Arc<Self>> {
+    pub fn new(server: Server, options: Options) -> Arc<Self> {
         let server = Arc::new(server);
         let line = || Line::new(&server, options.command_timeout);
-        let core = Arc::new(Self {
+        Arc::new(Self {
             asks: line(),
             plain: line(),
             ears: line(),
             server,
             options,
             state: Mutex::default(),
-            thread: Thread::start()?,
+            thread: OnceLock::new(),
             closing: watch::Sender::new(false),
-        });
-        core.thread.0.spawn(keep(Arc::downgrade(&core)));
-        Ok(core)
+        })
     }
 
     /// Of the owner that is given, or else of one that has ended cleanly, and is listened for, if there is one.
-    pub fn ear(&self, name: &[u8], owner: Option<Vec<u8>>) -> Ear {
+    pub fn ear(self: &Arc<Self>, name: &[u8], owner: Option<Vec<u8>>) -> Ear {
         if owner.is_none()
             && let Some(ear) = self.idle(name)
         {
@@ -174,4 +173,18 @@ impl Core {
         }
         Ok(())
     }
+}
+
+#[cfg(test)]
+#[test]
+#[allow(clippy::unwrap_used)]
+fn what_is_kept_ends_with_its_runtime() {
+    let client = redis::Client::open("redis://127.0.0.1").unwrap();
+    let core = Core::new(client.into(), Options::default());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let name = b"orders".to_vec();
+    runtime.block_on(async { core.keep_idle(name.clone(), core.ear(&name, None)) });
+    assert_eq!(locked(&core.state).kept.len(), 1);
+    drop(runtime);
+    assert!(locked(&core.state).kept.is_empty());
 }

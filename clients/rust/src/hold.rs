@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::acquire::Ask;
@@ -23,6 +24,8 @@ pub struct Hold {
     pub state: watch::Sender<State>,
     /// How many times it is held.
     holds: AtomicUsize,
+    /// Which keeps it.
+    pub runtime: Handle,
 }
 
 pub struct State {
@@ -57,6 +60,7 @@ impl Hold {
                 lost: None,
             }),
             holds: 1.into(),
+            runtime: Handle::current(),
             caller,
         });
         hold.granted(hold.caller.options.lease, ask.sent);
@@ -196,7 +200,7 @@ impl Hold {
         self.caller.core.forget(self);
         self.tell(self.caller.core.options.on_lost.as_ref(), Some(cause));
         let its = self.clone();
-        self.caller.core.thread.0.spawn(async move {
+        self.runtime.spawn(async move {
             if cause == Cause::Lease {
                 // Perhaps by this side's clock alone.
                 let (plain, release) = (&its.caller.core.plain, its.caller.release(its.token));
@@ -217,15 +221,14 @@ impl Hold {
             .send_modify(|state| state.is_released = state.lost.is_none());
         self.caller.core.forget(&self);
         let its = self.clone();
-        let released = self.caller.core.thread.0.spawn(async move {
+        let released = Call::new(&self.caller.core, async move {
             its.check()?;
             let released = its.released().await;
             its.end(released.is_ok()).await;
             drop(closing);
             released
         });
-        let ended = async { released.await.unwrap_or_else(|_| Err(Error::closed())) };
-        Some(Call::new(&self.caller.core, ended))
+        Some(released.ended_in(self.runtime.clone()))
     }
 
     async fn released(&self) -> Result<()> {

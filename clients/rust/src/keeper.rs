@@ -1,10 +1,11 @@
-//! What is done when it is time to: holds are renewed, and idle owners given up, all by one task. A task for each hold would
-//! cost more than its release.
+//! What is done when it is time to: holds are renewed, and idle owners given up, all those of one runtime by one task. A task for
+//! each hold would cost more than its release.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -16,28 +17,30 @@ use crate::lines::{Ear, locked};
 /// How long an owner's name and channel are kept for the next wait.
 const IDLE: Duration = Duration::from_mins(1);
 
-#[derive(Default)]
+/// Of one runtime.
 pub struct Kept {
     /// By their addresses.
     holds: HashMap<usize, Arc<Hold>>,
     /// For each lock, owners that have ended cleanly and are listened for, and since when.
     idle: HashMap<Vec<u8>, Vec<(Instant, Ear)>>,
     /// When the task looks next. It stays as it is when a hold ends, so that the task is seldom woken.
-    next: Option<Instant>,
+    next: Instant,
     sooner: Arc<Notify>,
 }
 
 impl Kept {
-    /// Gives up owners that are idle for too long. The holds whose time has come, and when to look next.
-    fn look(&mut self, now: Instant) -> (Vec<Arc<Hold>>, Instant) {
-        if let Some(next) = self.next.filter(|next| now < *next) {
-            return (Vec::new(), next);
+    /// Gives up owners that are idle for too long. The holds whose time has come.
+    fn look(&mut self) -> Vec<Arc<Hold>> {
+        let now = Instant::now();
+        if now < self.next {
+            return Vec::new();
         }
-        let mut next = now + IDLE;
+        self.next = now + IDLE;
+        let next = &mut self.next;
         let mut is_due = |time: Instant, early| {
             let is_due = time <= now + early;
             if !is_due {
-                next = time.min(next);
+                *next = time.min(*next);
             }
             is_due
         };
@@ -47,28 +50,53 @@ impl Kept {
         });
         let due = self.holds.values();
         let due = due.filter(|hold| is_due(hold.next().into(), hold.early()));
-        let due = due.cloned().collect();
-        self.next = Some(next);
-        (due, next)
+        due.cloned().collect()
+    }
+
+    fn lose(&self) {
+        let holds = self.holds.values();
+        holds.for_each(|hold| hold.lose(Cause::Closed));
     }
 }
 
 impl Core {
+    /// What this runtime keeps.
+    fn kept<T>(self: &Arc<Self>, work: impl FnOnce(&mut Kept) -> T) -> T {
+        let (runtime, mut new) = (Handle::current().id(), None);
+        let done = work(locked(&self.state).kept.entry(runtime).or_insert_with(|| {
+            new = Some(Keeper {
+                core: Arc::downgrade(self),
+                runtime,
+            });
+            Kept {
+                holds: HashMap::new(),
+                idle: HashMap::new(),
+                next: Instant::now(),
+                sooner: Arc::default(),
+            }
+        }));
+        // A runtime that is ending drops it at once.
+        new.map(|keeper| tokio::spawn(keeper.run()));
+        done
+    }
+
     /// An owner that is listened for, if there is one.
-    pub fn idle(&self, name: &[u8]) -> Option<Ear> {
-        let idle = &mut locked(&self.state).kept.idle;
-        idle.get_mut(name)?.pop().map(|(_, ear)| ear)
+    pub fn idle(self: &Arc<Self>, name: &[u8]) -> Option<Ear> {
+        let ear = self.kept(|kept| kept.idle.get_mut(name)?.pop());
+        ear.map(|(_, ear)| ear)
     }
 
-    /// The next wait may use it, for a minute.
-    pub fn keep_idle(&self, name: Vec<u8>, ear: Ear) {
-        let idle = &mut locked(&self.state).kept.idle;
-        idle.entry(name).or_default().push((Instant::now(), ear));
+    /// The next wait may use it, for a minute, and as long as this runtime goes on.
+    pub fn keep_idle(self: &Arc<Self>, name: Vec<u8>, ear: Ear) {
+        self.kept(|kept| {
+            let ears = kept.idle.entry(name).or_default();
+            ears.push((Instant::now(), ear));
+        });
     }
 
-    pub fn keep_hold(&self, hold: &Arc<Hold>) {
+    pub fn keep_hold(self: &Arc<Self>, hold: &Arc<Hold>) {
         let place = Arc::as_ptr(hold).addr();
-        locked(&self.state).kept.holds.insert(place, hold.clone());
+        self.kept(|kept| kept.holds.insert(place, hold.clone()));
         self.look_at(hold);
         if *self.closing.borrow() {
             hold.lose(Cause::Closed);
@@ -79,15 +107,16 @@ impl Core {
     pub fn end(&self) {
         self.closing.send_replace(true);
         let kept = std::mem::take(&mut locked(&self.state).kept);
-        let holds = kept.holds.values();
-        holds.for_each(|hold| hold.lose(Cause::Closed));
+        kept.values().for_each(Kept::lose);
     }
 
     /// Its time has changed.
     pub fn look_at(&self, hold: &Hold) {
-        let (next, kept) = (hold.next().into(), &mut locked(&self.state).kept);
-        if kept.next.is_none_or(|known| next < known) {
-            kept.next = Some(next);
+        let next = hold.next().into();
+        if let Some(kept) = locked(&self.state).kept.get_mut(&hold.runtime.id())
+            && next < kept.next
+        {
+            kept.next = next;
             kept.sooner.notify_one();
         }
     }
@@ -95,35 +124,41 @@ impl Core {
     /// It is over.
     pub fn forget(&self, hold: &Hold) {
         let place = std::ptr::from_ref(hold).addr();
-        locked(&self.state).kept.holds.remove(&place);
+        let state = &mut *locked(&self.state);
+        let kept = state.kept.get_mut(&hold.runtime.id());
+        kept.and_then(|kept| kept.holds.remove(&place));
     }
 }
 
-/// The task, as long as there is something to keep it for.
-pub async fn keep(core: Weak<Core>) {
-    while let Some(core) = core.upgrade() {
-        let ((due, next), sooner) = {
-            let kept = &mut locked(&core.state).kept;
-            (kept.look(Instant::now()), kept.sooner.clone())
-        };
-        drop(core);
-        if due.is_empty() {
-            drop(timeout_at(next, sooner.notified()).await);
+/// The task. All that it keeps ends with it, as its runtime does.
+struct Keeper {
+    core: Weak<Core>,
+    runtime: Id,
+}
+
+impl Keeper {
+    async fn run(self) {
+        loop {
+            let Some((due, next, sooner)) = self.core.upgrade().and_then(|core| {
+                let state = &mut *locked(&core.state);
+                let kept = state.kept.get_mut(&self.runtime)?;
+                Some((kept.look(), kept.next, kept.sooner.clone()))
+            }) else {
+                return;
+            };
+            if due.is_empty() {
+                drop(timeout_at(next, sooner.notified()).await);
+            }
+            due.into_iter().for_each(Hold::attend);
         }
-        due.into_iter().for_each(Hold::attend);
     }
 }
 
-#[cfg(test)]
-#[tokio::test(start_paused = true)]
-#[allow(clippy::unwrap_used)]
-async fn an_owner_is_given_up_after_an_idle_minute_in_which_nothing_happens() {
-    let client = redis::Client::open("redis://127.0.0.1").unwrap();
-    let core = Core::new(client.into(), crate::Options::default()).unwrap();
-    tokio::spawn(keep(Arc::downgrade(&core)));
-    core.keep_idle(b"orders".to_vec(), core.ear(b"orders", None));
-    tokio::time::sleep(IDLE / 2).await;
-    assert!(!locked(&core.state).kept.idle.is_empty());
-    tokio::time::sleep(IDLE).await;
-    assert!(locked(&core.state).kept.idle.is_empty());
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if let Some(core) = self.core.upgrade() {
+            let kept = locked(&core.state).kept.remove(&self.runtime);
+            kept.iter().for_each(Kept::lose);
+        }
+    }
 }

@@ -3,13 +3,12 @@
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::core::Core;
@@ -18,14 +17,14 @@ use crate::lines::locked;
 use crate::server::Server;
 use crate::{Error, Info, Kind, Options, Result};
 
-/// What is to be done: it is awaited in a task, or waited for in a thread.
+/// What is to be done: it is awaited in a task of tokio, or waited for in a thread.
 #[must_use = "nothing is done until it is awaited, or waited for by wait()"]
 pub struct Call<T: Send + 'static> {
     core: Arc<Core>,
-    /// Until it begins.
+    /// Until it is done.
     work: Option<Pin<Box<dyn Future<Output = Result<T>> + Send>>>,
-    /// Until it is done. It ends with the call.
-    task: Option<JoinHandle<Result<T>>>,
+    /// Where a task ends it, if it is dropped before.
+    runtime: Option<Handle>,
 }
 
 impl<T: Send + 'static> Call<T> {
@@ -36,26 +35,28 @@ impl<T: Send + 'static> Call<T> {
         Self {
             core: core.clone(),
             work: Some(Box::pin(work)),
-            task: None,
+            runtime: None,
         }
     }
 
-    fn begin(&mut self) {
-        if let Some(work) = self.work.take() {
-            self.task = Some(self.core.thread.0.spawn(work));
-        }
+    pub(crate) fn ended_in(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
     }
 
-    /// Waits for it here, even in a thread of a runtime.
+    /// Waits for it here, even in a thread of a runtime. Where that is the runtime's only thread, locks that were awaited
+    /// there are not renewed meanwhile.
     pub fn wait(mut self) -> Result<T> {
-        let own = self.core.thread.0.clone();
-        if Handle::try_current().is_ok_and(|here| here.id() == own.id()) {
+        let own = self.core.thread.get_or_init(Thread::start);
+        let own = own.as_ref().map_err(Clone::clone)?;
+        if Handle::try_current().is_ok_and(|here| own.has(&here)) {
             let text = "a hook cannot wait for the Locks that calls it: everything else would wait for the hook";
             return Err(Error::new(Kind::Argument, text));
         }
         let (sender, result) = mpsc::channel();
-        self.begin(); // In the order of the calls.
-        own.spawn(async move { drop(sender.send(self.await)) });
+        if let Some(work) = self.work.take() {
+            own.0.spawn(async move { drop(sender.send(work.await)) });
+        }
         result.recv().unwrap_or_else(|_| Err(Error::closed()))
     }
 }
@@ -64,29 +65,30 @@ impl<T: Send + 'static> Future for Call<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.begin();
-        let Some(task) = &mut self.task else {
+        let Some(work) = &mut self.work else {
             return Poll::Ready(Err(Error::closed()));
         };
-        let done = ready!(Pin::new(task).poll(context));
-        self.task = None;
-        Poll::Ready(done.unwrap_or_else(|_| Err(Error::closed())))
+        let polled = work.as_mut().poll(context);
+        if polled.is_ready() {
+            self.work = None;
+        }
+        polled
     }
 }
 
 impl<T: Send + 'static> Drop for Call<T> {
     fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
+        if let (Some(runtime), Some(work)) = (&self.runtime, self.work.take()) {
+            runtime.spawn(work);
         }
     }
 }
 
-/// A thread of the package's own, with tokio, where everything is done. It ends with this.
-pub struct Thread(pub Handle, #[allow(dead_code)] watch::Sender<()>);
+/// For those who wait in threads: tokio on a thread of the package's own, which ends with this.
+pub struct Thread(Handle, #[allow(dead_code)] watch::Sender<()>);
 
 impl Thread {
-    pub fn start() -> Result<Self> {
+    fn start() -> Result<Self> {
         let refused = |error| Error::new(Kind::Argument, format!("no thread to renew: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(refused)?;
@@ -96,6 +98,10 @@ impl Thread {
         let thread = thread::Builder::new().name("fairlock".to_owned());
         thread.spawn(work).map_err(refused)?;
         Ok(Self(handle, alive))
+    }
+
+    fn has(&self, runtime: &Handle) -> bool {
+        self.0.id() == runtime.id()
     }
 }
 
@@ -110,7 +116,7 @@ fn asker() -> Option<String> {
 ///
 /// It is made of a client of the redis crate, which opens its connections: a [`redis::Client`], and with the features
 /// `sentinel` and `cluster` a `SentinelClient` or `ClusterClient`. When it is dropped, waits end and locks that are held
-/// are lost. A thread of its own does all the work, so that it can be used in any number of runtimes.
+/// are lost. Connections belong to the runtime of tokio where they were opened; threads have one of their own.
 pub struct Locks(Arc<Core>);
 
 impl Locks {
@@ -122,7 +128,7 @@ impl Locks {
     /// With other options, for all its locks. Fails if one is out of range.
     pub fn with(client: impl Into<Server>, options: Options) -> Result<Self> {
         options.check(b"any")?;
-        Ok(Self(Core::new(client.into(), options)?))
+        Ok(Self(Core::new(client.into(), options)))
     }
 
     /// Those of all its locks. One lock can have others; what is for Locks only is ignored there.
@@ -182,9 +188,9 @@ impl Drop for Locks {
     }
 }
 
-/// A lock that is held. Dropped, it is released: outside of tokio before that returns, and in tokio soon after, in the
-/// background. Only `release()` tells that the lock was lost, or that the release has failed. A guard without a name is
-/// dropped at once:
+/// A lock that is held. Dropped, it is released: at once if it was waited for in a thread, in tokio by a task, which a runtime
+/// that ends does not finish. Only `release()` tells that the lock was lost, or that the release has
+/// failed. A guard without a name is dropped at once:
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
@@ -257,7 +263,8 @@ impl Drop for Held {
     fn drop(&mut self) {
         let is_held = !*self.was_released.get_mut();
         let released = self.release();
-        if is_held && Handle::try_current().is_err() {
+        let own = self.hold.caller.core.thread.get();
+        if is_held && matches!(own, Some(Ok(own)) if own.has(&self.hold.runtime)) {
             drop(released.wait());
         }
     }

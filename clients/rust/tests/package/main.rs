@@ -189,26 +189,45 @@ fn a_hook_that_would_wait_for_its_own_locks_is_refused() {
 }
 
 #[test]
-fn a_locks_goes_on_in_another_runtime_whatever_becomes_of_the_first() {
+fn a_locks_of_tokio_goes_on_in_another_runtime_when_the_first_has_ended() {
     let server = Server::new();
     let locks = server.locks();
-    let wait = Some(Duration::from_secs(1));
-    let soon = || {
-        let all = locks.options();
-        locks.acquire("orders", Options { wait, ..all })
-    };
-    let mut idle = tokio::runtime::Builder::new_current_thread();
-    let idle = idle.enable_all().build();
-    let held = idle.as_ref().unwrap().block_on(soon()).unwrap();
-    held.release().wait().unwrap();
-    for _ in 0..3 {
-        let ending = tokio::runtime::Runtime::new().unwrap();
-        let guard = ending.block_on(soon()).unwrap();
-        ending.spawn(async move {
-            std::future::pending::<()>().await;
-            drop(guard);
+    for _ in 0..2 {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let held = locks.acquire("orders", None).await.unwrap();
+            held.release().await.unwrap();
         });
     }
+}
+
+#[tokio::test]
+async fn an_idle_subscription_ends_after_a_minute_in_which_nothing_happens() {
+    let server = Server::new();
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut watching = client.get_connection().unwrap();
+    let mut channels = || -> Vec<String> {
+        let mut listed = redis::cmd("PUBSUB");
+        listed.arg("CHANNELS").query(&mut watching).unwrap()
+    };
+    let locks = server.locks();
+    let held = locks.acquire("orders", None).await.unwrap();
+    let waiting = tokio::spawn(locks.acquire("orders", None));
+    while locks.info("orders").await.unwrap().waiting == 0 {}
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert_eq!(channels().len(), 1);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    let ended = async {
+        while !channels().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), ended)
+        .await
+        .unwrap();
 }
 
 /// The program of the README is examples/hello.rs, and prints what the README says.
