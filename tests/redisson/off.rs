@@ -213,13 +213,11 @@ fn with_interception_off_nothing_tells_the_module_from_a_plain_server() {
         }
     }
     let [_, module] = &sides;
-    assert_eq!(tracked(&module.server), "0");
+    assert_eq!(module.server.count(TRACKED), 0);
 }
 
 /// How many locks the module looks after.
-fn tracked(server: &Server) -> String {
-    server.info("fairlock", "fairlock_locks_with_waiters_or_session")
-}
+const TRACKED: &str = "locks_with_waiters_or_session";
 
 #[test]
 fn a_lock_is_forgotten_when_the_last_of_ours_has_left() {
@@ -229,12 +227,12 @@ fn a_lock_is_forgotten_when_the_last_of_ours_has_left() {
     for n in 1..4 {
         hand.waits([&owner(n)]);
     }
-    assert_eq!(tracked(&server), "0");
+    assert_eq!(server.count(TRACKED), 0);
     hand.client
         .assert_start("FAIRLOCK.ACQUIRE k ours ENQUEUE", "[4, ");
-    assert_eq!(tracked(&server), "1");
+    assert_eq!(server.count(TRACKED), 1);
     hand.client.assert_reply("FAIRLOCK.CANCEL k ours", "1");
-    assert_eq!(tracked(&server), "0");
+    assert_eq!(server.count(TRACKED), 0);
 }
 
 #[test]
@@ -243,14 +241,14 @@ fn switched_off_it_forgets_what_only_scripts_use_and_switched_on_it_finds_that_a
     let mut hand = Hand::of(&server);
     hand.takes(&owner(0));
     hand.waits([&owner(1)]);
-    assert_eq!(tracked(&server), "1");
+    assert_eq!(server.count(TRACKED), 1);
     hand.client.run("CONFIG SET fairlock.intercept-eval no");
-    wait_until("it is forgotten", || tracked(&server) == "0");
+    wait_until("it is forgotten", || server.count(TRACKED) == 0);
     hand.waits([&owner(2)]);
-    assert_eq!(tracked(&server), "0");
+    assert_eq!(server.count(TRACKED), 0);
     hand.client.run("CONFIG SET fairlock.intercept-eval yes");
     hand.waits([&owner(2)]);
-    assert_eq!(tracked(&server), "1");
+    assert_eq!(server.count(TRACKED), 1);
     for n in 0..2 {
         hand.unlock(&owner(n));
         hand.takes(&owner(n + 1));

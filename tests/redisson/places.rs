@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use fairlock_testing::{Client, Listener, wait_until};
+use fairlock_testing::{Client, Listener, Server, wait_until};
 
 use crate::conformance::nothing_is_left;
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
@@ -13,6 +13,7 @@ use crate::interception::Interception;
 
 /// Long enough for a client that comes at once.
 const TURN: Duration = Duration::from_secs(1);
+const USUAL_TURN: Duration = Duration::from_secs(5);
 /// Long enough for a living client on a busy machine.
 const AMPLE_TURN: Duration = Duration::from_secs(3);
 /// No test waits for its end.
@@ -21,6 +22,14 @@ const LONG_TURN: Duration = Duration::from_mins(1);
 const LEASE: u64 = 5000;
 /// Far more than a lease and a patience, in milliseconds.
 const TEN_MINUTES: i64 = 600_000;
+
+/// Does something without interception and with it, on a server with this turn.
+fn each(turn: Duration, test: impl Fn(Interception, &Server, &mut Hand)) {
+    Interception::each(|interception| {
+        let server = interception.server_with_turn(turn);
+        test(interception, &server, &mut Hand::of(&server));
+    });
+}
 
 /// Some time passes, by the server's clock.
 fn pass(client: &mut Client, time: Duration) {
@@ -93,9 +102,7 @@ fn an_expiry_set_on_the_queue_costs_no_place() {
 
 #[test]
 fn a_waiter_outlives_its_patience() {
-    Interception::each(|interception| {
-        let server = interception.server(&[]);
-        let mut hand = Hand::of(&server);
+    each(USUAL_TURN, |interception, _, hand| {
         assert_eq!(hand.lock_for("jvm:1", PATIENCE, LEASE), ACQUIRED);
         assert_ne!(hand.lock("waiter", 1), ACQUIRED);
         hand.renew("jvm:1");
@@ -109,9 +116,7 @@ fn a_waiter_outlives_its_patience() {
 
 #[test]
 fn a_waiter_that_joins_during_a_turn_keeps_its_place() {
-    Interception::each(|interception| {
-        let server = interception.server_with_turn(AMPLE_TURN);
-        let mut hand = Hand::of(&server);
+    each(AMPLE_TURN, |_, _, hand| {
         hand.takes("jvm:101");
         hand.waits(["jvm:102"]);
         hand.unlock("jvm:101");
@@ -126,9 +131,7 @@ fn a_waiter_that_joins_during_a_turn_keeps_its_place() {
 
 #[test]
 fn a_waiter_behind_a_blocked_one_keeps_its_place() {
-    Interception::each(|interception| {
-        let server = interception.server(&[]);
-        let mut hand = Hand::of(&server);
+    each(USUAL_TURN, |interception, server, hand| {
         hand.takes("jvm:101");
         for (owner, patience) in [
             ("jvm:102", 600_000),
@@ -166,9 +169,7 @@ const SECONDS_AS_MILLISECONDS: u64 = 5;
 
 #[test]
 fn a_waiter_whose_seconds_are_passed_as_milliseconds_keeps_its_place() {
-    Interception::each(|interception| {
-        let server = interception.server_with_turn(LONG_TURN);
-        let mut hand = Hand::of(&server);
+    each(LONG_TURN, |_, _, hand| {
         hand.takes("jvm:1");
         for owner in ["jvm:2", "jvm:3", "jvm:4"] {
             assert_ne!(hand.lock(owner, SECONDS_AS_MILLISECONDS), ACQUIRED);
@@ -189,9 +190,7 @@ fn a_waiter_whose_seconds_are_passed_as_milliseconds_keeps_its_place() {
 
 #[test]
 fn a_dead_waiter_costs_no_more_than_its_own_patience() {
-    Interception::each(|interception| {
-        let server = interception.server_with_turn(LONG_TURN);
-        let mut hand = Hand::of(&server);
+    each(LONG_TURN, |_, _, hand| {
         assert_eq!(hand.lock_for("jvm:1", PATIENCE, LEASE), ACQUIRED);
         assert_ne!(hand.lock("dead:1", 200), ACQUIRED);
         hand.waits(["living"]);
@@ -210,9 +209,7 @@ fn a_dead_waiter_costs_no_more_than_its_own_patience() {
 /// From 3.32.0 on, Lua tells it to come back in 0 ms.
 #[test]
 fn a_waiter_behind_a_dead_head_is_told_to_ask_when_its_turn_is_over() {
-    Interception::each(|interception| {
-        let server = interception.server_with_turn(LONG_TURN);
-        let mut hand = Hand::of(&server);
+    each(LONG_TURN, |interception, _, hand| {
         hand.takes("jvm:1");
         hand.waits(["dead:1", "living"]);
         hand.unlock("jvm:1");
@@ -250,16 +247,14 @@ fn the_next_is_woken_when_a_lease_ends_or_the_lock_is_deleted() {
 /// The deadlines of all are lost, and later that of the head alone.
 #[test]
 fn waiters_whose_deadlines_are_lost_wait_once_and_hold_up_none() {
-    Interception::each(|interception| {
-        let server = interception.server_with_turn(TURN);
-        let mut hand = Hand::of(&server);
+    each(TURN, |interception, _, hand| {
         hand.takes("jvm:1");
         let ask = |hand: &mut Hand| {
             hand.waits(["dead:1", "living"]);
         };
-        ask(&mut hand);
+        ask(hand);
         hand.client.run("DEL redisson_lock_timeout:{k}");
-        ask(&mut hand);
+        ask(hand);
         let once = "[dead:1, living]";
         assert_eq!(hand.queue() == once, interception.is_on());
         hand.client.run("ZREM redisson_lock_timeout:{k} dead:1");
@@ -277,9 +272,7 @@ fn waiters_whose_deadlines_are_lost_wait_once_and_hold_up_none() {
 
 #[test]
 fn dead_waiters_do_not_come_back_into_a_deleted_queue() {
-    Interception::each(|interception| {
-        let server = interception.server_with_turn(TURN);
-        let mut hand = Hand::of(&server);
+    each(TURN, |_, _, hand| {
         for removal in [
             "DEL k redisson_lock_queue:{k} redisson_lock_timeout:{k}",
             "FLUSHALL",

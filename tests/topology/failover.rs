@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fairlock_testing::cluster::{Cluster, Node};
-use fairlock_testing::{Blocked, wait_until};
+use fairlock_testing::wait_until;
 
 use crate::scene::{QUEUE, Scene, goes_on};
 
@@ -26,10 +26,7 @@ fn is_master(node: &Node) -> bool {
 }
 
 /// A blocked client is told what BLPOP is told: that the server has become a replica.
-#[track_caller]
-fn is_sent_away(waiter: Blocked) {
-    waiter.assert_start("(error) UNBLOCKED ");
-}
+const UNBLOCKED: &str = "(error) UNBLOCKED ";
 
 /// The replica takes over by this command, and the lock goes on there.
 fn fails_over_by(command: &str) {
@@ -37,7 +34,7 @@ fn fails_over_by(command: &str) {
     let (old, new) = (&cluster.masters[home], &cluster.replicas[home]);
     new.assert_reply(command, "OK");
     for waiter in scene.blocked {
-        is_sent_away(waiter);
+        waiter.assert_start(UNBLOCKED);
     }
     wait_until("the replica is the master", || is_master(new));
     goes_on(new, scene.token);
@@ -78,7 +75,7 @@ fn who_was_sent_away_and_stays_away_costs_a_turn_after_failing_back() {
     holder.assert_reply("WAIT 1 30000", "1");
     hands_over(&cluster, old, new);
     for waiter in [forever, with_limit] {
-        is_sent_away(waiter);
+        waiter.assert_start(UNBLOCKED);
     }
     assert_eq!(old.blocked(), 0);
     hands_over(&cluster, new, old);
@@ -141,7 +138,7 @@ fn a_wait_that_runs_out_in_a_planned_failover_is_told_what_is_true() {
         let reply = waiter.reply();
         let is_nil = reply == "(nil)";
         if !is_nil {
-            assert!(reply.starts_with("(error) UNBLOCKED "), "{reply}");
+            assert!(reply.starts_with(UNBLOCKED), "{reply}");
             wait_until("the replica is the master", || is_master(new));
             new.assert_reply(QUEUE, &format!("[{owner}]"));
             if is_over {

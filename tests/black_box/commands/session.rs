@@ -17,16 +17,6 @@ fn renewed(client: &mut Client, key: &str, times: usize) {
     }
 }
 
-fn free(client: &mut Client, key: &str) {
-    wait_until("the lock is free", || {
-        client.run(&format!("EXISTS {key}")) == "0"
-    });
-}
-
-fn sessions(server: &Server) -> String {
-    server.info("fairlock", "fairlock_session_locks")
-}
-
 #[test]
 fn it_is_freed_however_the_connection_ends() {
     for (how, timeout) in [
@@ -51,7 +41,7 @@ fn it_is_freed_however_the_connection_ends() {
         }
         assert!(waiter.int() > 0);
         assert_eq!(server.connect().holders("k"), "[b, 1]");
-        assert_eq!(sessions(&server), "0");
+        assert_eq!(server.count("session_locks"), 0);
     }
 }
 
@@ -75,7 +65,7 @@ fn other_holders_and_connections_do_not_end_it() {
     other.int("FAIRLOCK.ACQUIRE other b SESSION");
     other.assert_reply("FAIRLOCK.ACQUIRE k b NOWAIT SESSION", "(nil)");
     drop(other);
-    free(&mut client, "other");
+    client.wait_for("EXISTS other", "0");
     renewed(&mut client, "k", 1);
     assert_eq!(client.holders("k"), "[a, 1]");
 }
@@ -88,16 +78,16 @@ fn it_ends_with_its_hold() {
         let mut holder = server.connect();
         holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
         client.int(way);
-        assert_eq!(sessions(&server), "0");
+        assert_eq!(server.count("session_locks"), 0);
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         drop(holder);
         let mut last = server.connect();
         last.int("FAIRLOCK.ACQUIRE other b SESSION");
         drop(last);
-        free(&mut client, "other");
+        client.wait_for("EXISTS other", "0");
         assert_eq!(client.holders("k"), "[a, 1]");
         client.run("PEXPIRE k 200");
-        free(&mut client, "k");
+        client.wait_for("EXISTS k", "0");
     }
 }
 
@@ -106,13 +96,13 @@ fn a_blocked_request_is_bound_when_it_is_served() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b SESSION LEASE 3600");
-    assert_eq!(sessions(&server), "0");
+    assert_eq!(server.count("session_locks"), 0);
     client.int("FAIRLOCK.RELEASE k a");
     assert_eq!(client.holders("k"), "[b, 1]");
-    assert_eq!(sessions(&server), "1");
+    assert_eq!(server.count("session_locks"), 1);
     renewed(&mut client, "k", 1);
     drop(waiter);
-    free(&mut client, "k");
+    client.wait_for("EXISTS k", "0");
 }
 
 #[test]
@@ -123,9 +113,9 @@ fn a_polling_request_is_bound_when_it_takes_the_lock() {
     poller.run("FAIRLOCK.ACQUIRE k p ENQUEUE SESSION");
     client.int("FAIRLOCK.RELEASE k a");
     poller.int("FAIRLOCK.ACQUIRE k p ENQUEUE SESSION LEASE 600000");
-    assert_eq!(sessions(&server), "1");
+    assert_eq!(server.count("session_locks"), 1);
     drop(poller);
-    free(&mut client, "k");
+    client.wait_for("EXISTS k", "0");
 }
 
 #[test]
@@ -175,9 +165,9 @@ fn another_holder_of_the_key_is_not_renewed() {
         client.run("HSET k b 1");
         client.run("PEXPIRE k 200");
         client.run("PEXPIRE elsewhere 200");
-        free(&mut client, "k");
-        free(&mut client, "elsewhere");
-        wait_until(road, || sessions(&server) == "0");
+        client.wait_for("EXISTS k", "0");
+        client.wait_for("EXISTS elsewhere", "0");
+        wait_until(road, || server.count("session_locks") == 0);
     }
 }
 
@@ -193,7 +183,7 @@ fn it_moves_with_its_database() {
         renewed(&mut client, "k", 1);
         assert_eq!(client.holders("k"), "[a, 1]");
         drop(holder);
-        free(&mut client, "k");
+        client.wait_for("EXISTS k", "0");
     }
 }
 
@@ -222,7 +212,7 @@ fn its_holder_can_come_back_after_a_restart() {
     let mut client = server.connect();
     renewed(&mut client, "k", 1);
     drop(holder);
-    free(&mut client, "k");
+    client.wait_for("EXISTS k", "0");
 }
 
 #[test]
@@ -235,5 +225,5 @@ fn renewals_are_replicated() {
     wait_until("it is there", || client.run("EXISTS k") == "1");
     renewed(&mut client, "k", 1);
     drop(holder);
-    free(&mut client, "k");
+    client.wait_for("EXISTS k", "0");
 }

@@ -3,15 +3,12 @@
 
 use fairlock_testing::{Client, Server, follow, wait_until};
 
-/// Longer than the test, in milliseconds.
-const LEASE: &str = "600000";
-
 /// A master and its replica, both with the lock held by `a`; and a's token.
 fn held_on_both() -> (Server, Server, i64) {
     let (master, replica) = (Server::start(), Server::start());
     follow(&replica, &master);
     let mut client = master.connect();
-    let token = client.int(&format!("FAIRLOCK.ACQUIRE k a LEASE {LEASE}"));
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.assert_reply("WAIT 1 0", "1");
     (master, replica, token)
 }
@@ -92,7 +89,7 @@ fn a_master_that_must_have_a_replica_locks_nothing_without_one_but_still_hands_o
 #[test]
 fn a_restart_from_an_old_snapshot_gives_the_lock_to_a_second_owner_with_a_greater_token() {
     let (server, mut client) = Server::connected();
-    let token = client.int(&format!("FAIRLOCK.ACQUIRE k a LEASE {LEASE}"));
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.assert_reply("SAVE", "OK");
     let (_, of_b) = passes_to_b(&server, token);
     drop(client);

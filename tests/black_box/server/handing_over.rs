@@ -74,11 +74,6 @@ impl Scene {
     }
 }
 
-#[track_caller]
-fn is_unblocked(waiter: Blocked) {
-    waiter.assert_start(UNBLOCKED);
-}
-
 /// Milliseconds: not over before the pause begins.
 const LIMIT: i64 = 6000;
 const WITH_LIMIT: &str = "FAIRLOCK.ACQUIRE k b WAIT 6000";
@@ -90,8 +85,8 @@ fn a_wait_that_runs_out_while_a_replica_takes_over_keeps_its_place() {
     scene.time_is_up();
     assert!(!b.is_done());
     scene.fails_over();
-    is_unblocked(b);
-    is_unblocked(c);
+    b.assert_start(UNBLOCKED);
+    c.assert_start(UNBLOCKED);
     scene.b_has_its_place();
 }
 
@@ -113,9 +108,9 @@ fn a_waiter_that_is_unblocked_while_a_replica_takes_over_keeps_its_place() {
         let (mut scene, b, c) = in_the_pause(WITHOUT);
         let unblock = format!("CLIENT UNBLOCK {}{how}", b.id);
         scene.client.assert_reply(&unblock, "1");
-        is_unblocked(b);
+        b.assert_start(UNBLOCKED);
         scene.fails_over();
-        is_unblocked(c);
+        c.assert_start(UNBLOCKED);
         scene.b_has_its_place();
     }
 }
@@ -125,7 +120,7 @@ fn a_waiter_that_is_unblocked_in_a_failover_that_is_given_up_keeps_its_place() {
     let (mut scene, b, _c) = in_the_pause(WITHOUT);
     let unblock = format!("CLIENT UNBLOCK {}", b.id);
     scene.client.assert_reply(&unblock, "1");
-    is_unblocked(b);
+    b.assert_start(UNBLOCKED);
     scene.gives_up();
     let b = scene.old.block(WITHOUT);
     scene.client.assert_reply(QUEUE, "[b, c]");
