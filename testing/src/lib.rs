@@ -38,7 +38,7 @@ mod wait;
 pub use client::{Blocked, Client, Listener, Message, WAKE_UPS, Wire, show};
 pub use dice::Dice;
 pub use program::{Ended, Program, is_alive};
-pub use server::{Launch, Server, follow, send_signal};
+pub use server::{Launch, Server, follow, have_changed_roles, send_signal};
 pub use wait::{give_up, wait_until};
 
 /// The number in an environment variable, by which a test is made longer or is repeated.

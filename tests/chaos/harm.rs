@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use fairlock_testing::resp::Reply;
-use fairlock_testing::{Dice, Server, wait_until};
+use fairlock_testing::{Dice, Server, have_changed_roles, wait_until};
 
 use crate::history::{Harm, Micros, Part};
 use crate::plan::{Act, OPTIONS, Plan};
@@ -282,10 +282,7 @@ impl Harmer {
         let command = format!("FAILOVER TO 127.0.0.1 {}", new.port);
         let mut client = old.connect();
         wait_until("the failover begins", || client.run(&command) == "OK");
-        wait_until("the replica is the master", || {
-            new.info("replication", "role") == "master"
-                && old.info("replication", "role") == "slave"
-        });
+        have_changed_roles(&old, &new);
         self.world.set_master(&new);
         wait_until("the old master follows", || {
             old.info("replication", "master_link_status") == "up"

@@ -294,9 +294,7 @@ fn a_replica_that_has_followed_takes_over_what_has_arrived() {
     assert_eq!(migration.to.connect().run("WAIT 1 30000"), "1");
     let replica = &cluster.replicas[AWAY];
     replica.assert_reply("CLUSTER FAILOVER TAKEOVER", "OK");
-    wait_until("the replica is the master", || {
-        replica.info("replication", "role") == "master"
-    });
+    wait_until("the replica is the master", || replica.is_master());
     knows_the_queue(replica);
     goes_on(replica, scene.token);
 }
@@ -317,9 +315,7 @@ fn a_target_that_fails_over_in_the_middle_leaves_nothing_behind() {
     replica.assert_reply("CLUSTER FAILOVER TAKEOVER", "OK");
     migration.wait_for(migration.from, "failed");
     wait_until("the keys are gone", || count() == 0);
-    wait_until("the replica is the master", || {
-        replica.info("replication", "role") == "master"
-    });
+    wait_until("the replica is the master", || replica.is_master());
     replica.assert_reply("FAIRLOCK.LOCKS", "[]");
     assert_eq!(replica.count("locks_with_waiters_or_session"), 0);
     scene.all_wait();

@@ -22,7 +22,7 @@ fn with_scene() -> (Cluster, Scene, usize) {
 }
 
 fn is_master(node: &Node) -> bool {
-    node.info("replication", "role") == "master" && node.is_ok()
+    node.is_master() && node.is_ok()
 }
 
 /// A blocked client is told what BLPOP is told: that the server has become a replica.
@@ -105,7 +105,7 @@ fn hands_over(cluster: &Cluster, master: &Node, replica: &Node) {
             replica.connect().run("CLUSTER FAILOVER");
             asked = Some(Instant::now());
         }
-        is_master(replica) && master.info("replication", "role") == "slave"
+        is_master(replica) && !master.is_master()
     });
 }
 

@@ -186,6 +186,11 @@ impl Server {
         line.unwrap_or_default().to_owned()
     }
 
+    /// Whether it takes writes of its own, not a master's.
+    pub fn is_master(&self) -> bool {
+        self.info("replication", "role") == "master"
+    }
+
     /// A number in `INFO fairlock`, by its name without the prefix.
     #[track_caller]
     pub fn count(&self, name: &str) -> u64 {
@@ -305,6 +310,13 @@ pub fn follow(replica: &Server, master: &Server) {
     wait_until("the replica is up to date", || {
         let known = master.connect().run("INFO replication");
         replica.info("replication", "master_link_status") == "up" && known.contains(&online)
+    });
+}
+
+/// Waits until a replica has taken its master's place, and the master the replica's.
+pub fn have_changed_roles(old: &Server, new: &Server) {
+    wait_until("they have changed roles", || {
+        new.is_master() && !old.is_master()
     });
 }
 

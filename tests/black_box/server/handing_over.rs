@@ -1,7 +1,7 @@
 //! Waiters that leave a queue while writes are paused for FAILOVER: the leaving is written, or the waiter is told that
 //! its place is still its own.
 
-use fairlock_testing::{Blocked, Client, Server, wait_until};
+use fairlock_testing::{Blocked, Client, Server, have_changed_roles, wait_until};
 
 use super::promotion::{LONG_TURN, fail_over_behind, pair};
 use super::replication::same_keys;
@@ -46,10 +46,7 @@ impl Scene {
 
     fn fails_over(&self) {
         self.new.signal("CONT");
-        wait_until("they have changed roles", || {
-            self.old.info("replication", "role") == "slave"
-                && self.new.info("replication", "role") == "master"
-        });
+        have_changed_roles(&self.old, &self.new);
     }
 
     /// The replica never comes to take over.

@@ -1,6 +1,6 @@
 //! A replica only follows; one that becomes the master takes every lock up where it stood.
 
-use fairlock_testing::{Client, Listener, Server, follow, lua, wait_until};
+use fairlock_testing::{Client, Listener, Server, follow, have_changed_roles, lua, wait_until};
 
 use super::replication::same_keys;
 use crate::scene::{AOF, DEADLINES, QUEUE};
@@ -213,10 +213,7 @@ fn tokens_grow_in_both_directions_between_clocks_that_differ() {
             }
             same_keys(old, new);
             fail_over_behind("PING", &mut client, new);
-            wait_until("they have changed roles", || {
-                old.info("replication", "role") == "slave"
-                    && new.info("replication", "role") == "master"
-            });
+            have_changed_roles(old, new);
             master = 1 - master;
             if flush {
                 new.connect().run("FLUSHALL");
