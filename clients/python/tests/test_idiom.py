@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import linecache
 import os
 import pathlib
 import pickle
@@ -260,6 +261,33 @@ def test_a_caller_waits_for_its_turn_to_ask_no_longer_than_for_the_lock():
         assert time.monotonic() - start < 4  # The others connect for that long.
         for caller in callers:
             caller.join()
+
+
+def test_an_error_that_a_signal_raises_at_any_line_leaves_the_lock_to_others(locks, name):
+    def interrupted(at):
+        lines = itertools.count()
+
+        def trace(frame, event, _):
+            code = frame.f_code
+            is_there = "fairlock" in code.co_filename and code.co_name in ("acquire", "_acquire", "_try_first")
+            # Python itself lets no signal in between a lock and its block.
+            if is_there and not linecache.getline(code.co_filename, frame.f_lineno).strip().startswith("with "):
+                if event == "line" and next(lines) == at:
+                    raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            locks.acquire(f"{name}:{at}", lease=1).release()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(None)
+        return False
+
+    for at in itertools.takewhile(interrupted, itertools.count()):
+        locks.acquire(f"{name}:{at}", wait=9).release()
+    assert at > 20
 
 
 def test_an_exception_that_a_signal_raises_takes_no_place_to_ask(monkeypatch):

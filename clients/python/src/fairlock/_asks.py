@@ -68,7 +68,7 @@ class Asks(Calls):
         self.firsts: dict[str | bytes, deque[Ask]] = {}  # by name, those that ask for the first time
         self.idle: dict[str | bytes, list[Ear]] = defaultdict(list)
 
-    def _hold(self, ask: Ask, token: int, sent: float) -> Hold:
+    def _hold(self, ask: Ask, token: int, sent: float) -> Any:
         raise NotImplementedError
 
     # Owner names are used again where no request with one is under way any more.
@@ -98,32 +98,33 @@ class Asks(Calls):
         ask.stop = ask.stop or why
         ask.ear.bell.set()
 
-    async def acquire(self, ask: Ask) -> Hold:
-        """The Hold; else the caller neither waits nor holds, or leaves in the background."""
+    async def acquire(self, ask: Ask) -> Any:
+        """The user's side of the Hold; else the caller neither waits nor holds, or leaves in the background."""
         with self.mutex:
             if self.is_closed:
                 raise errors.Closed("Locks is closed")
             self.asks.add(ask)
         try:
-            hold = await self._try_first(ask)
-            while hold is None:
-                hold = await self._try(ask)
-            return hold
+            held = await self._try_first(ask)
+            while held is None:
+                held = await self._try(ask)
+            return held
         except BaseException as error:
             if not isinstance(error, GeneratorExit):
                 ask.stop = ask.stop or error
+                self._let_next_ask(ask)  # A signal may have raised it just there.
                 await self._withdraw(ask)
             raise
         finally:
             with self.mutex:
                 self.asks.discard(ask)
 
-    async def _try_first(self, ask: Ask) -> Hold | None:
+    async def _try_first(self, ask: Ask) -> Any:
         """The first asks for a name go one after the other, in the order of the calls."""
-        with self.mutex:
-            firsts = self.firsts.setdefault(ask.name, deque())
-            firsts.append(ask)
         try:
+            with self.mutex:
+                firsts = self.firsts.setdefault(ask.name, deque())
+                firsts.append(ask)
             while firsts[0] is not ask and ask.stop is None:
                 await self.io.pause(ask.last - self.now(), ask.bell)
                 if self.now() >= ask.last:
@@ -132,12 +133,17 @@ class Asks(Calls):
                 ask.bell.clear()  # It rang for this, and is not to end a wait for the lock.
             return await self._try(ask)
         finally:
-            with self.mutex:
+            self._let_next_ask(ask)
+
+    def _let_next_ask(self, ask: Ask) -> None:
+        with self.mutex:
+            firsts = self.firsts.get(ask.name, deque())
+            if ask in firsts:
                 firsts.remove(ask)
-                if firsts:
-                    firsts[0].bell.set()
-                else:
-                    del self.firsts[ask.name]
+            if firsts:
+                firsts[0].bell.set()
+            else:
+                self.firsts.pop(ask.name, None)
 
     async def _withdraw(self, ask: Ask) -> None:
         is_known = ask.is_waiting or ask.is_granted or ask.is_unheard
@@ -167,7 +173,7 @@ class Asks(Calls):
         if ask.line is not None:
             await self.io.close(ask.line)
 
-    async def _try(self, ask: Ask) -> Hold | None:
+    async def _try(self, ask: Ask) -> Any:
         """Asks once; None: again."""
         must_listen = await self._must_listen(ask)  # What a signal raises there, perhaps a TimeoutError, is no failure of the server's.
         try:
@@ -189,7 +195,7 @@ class Asks(Calls):
                 raise self._not_in_time(ask) from ask.first
             return None
 
-    async def _ask(self, ask: Ask) -> Hold | None:
+    async def _ask(self, ask: Ask) -> Any:
         if ask.was_answered and self.now() >= ask.over:
             raise self._not_in_time(ask)
         if ask.options.session and ask.line is None:
@@ -221,7 +227,7 @@ class Asks(Calls):
             ask.options.hooks.call("on_wait", ask.name, ask.ear.owner)
         return None
 
-    async def _granted(self, ask: Ask, token: int, sent: float, is_confirmed: bool) -> Hold | None:
+    async def _granted(self, ask: Ask, token: int, sent: float, is_confirmed: bool) -> Any:
         lease, name, owner = ask.options.lease, ask.name, ask.ear.owner
         if token <= ask.ear.released:  # A new master does not know of the release, nor perhaps of who held the lock since.
             ask.was_answered = not await self._leave(ask, LEAVE)

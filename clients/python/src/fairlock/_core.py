@@ -26,7 +26,7 @@ class Hold:
         self.lease, self.end, self.acquired = ask.options.lease, sent + ask.options.lease, core.now()
         self.state, self.holds = "held", 1
         self.unanswered = set[Tries]()  # renewals, which may still set their lease
-        self.user: Callable[[], Any] = lambda: self  # a weak reference to the user's side, once there is one
+        self.user: Callable[[], Any]  # a weak reference to the user's side
         self.entered: dict[Any, Any] = {}  # the reentrant holds of its thread or task
 
     def tell(self, hook: str, **more: Any) -> None:
@@ -50,15 +50,17 @@ class Core(Asks):
             hold.state = "the parent's"
         self.holds.clear()
 
-    def _hold(self, ask: Ask, token: int, sent: float) -> Hold:
+    def _hold(self, ask: Ask, token: int, sent: float) -> Any:
+        """The user's side: without it the lock is not renewed, so that it is not kept if that never arrives."""
         hold = Hold(self, ask, token, sent)
+        held = self.io.held(hold)
         with self.mutex:
             if self.is_closed:
                 raise errors.Closed("Locks is closed")
             self.holds.add(hold)
             self._arm(hold, sent)
         hold.tell("on_acquired", waited=hold.acquired - ask.started)
-        return hold
+        return held
 
     async def due(self, it: Ear | Hold) -> None:
         """The timer's."""

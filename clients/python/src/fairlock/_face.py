@@ -44,7 +44,7 @@ class AnyHeld(Generic[Lease, Done]):
 
 class AnyLocks(Generic[Got, Tried, Said]):
     def _begin(self, io: Any, held: Any, options: Any) -> None:
-        self._io, self._held, self._options = io, held, Options().but(options, LocksOptions)
+        self._io, io.held, self._options = io, held, Options().but(options, LocksOptions)
         self._core = io.core = Core(self._options, io)
 
     def acquire(self, name: str | bytes, **options: Unpack[LockOptions]) -> Got:
@@ -69,10 +69,10 @@ class AnyLocks(Generic[Got, Tried, Said]):
         mine = self._io.mine() if wanted.reentrant else {}
         if (hold := mine.get(name)) is not None:
             return self._core.enter_again(hold)
-        hold = await self._io.acquire(self._core.ask(name, wanted))
+        held = await self._io.acquire(self._core.ask(name, wanted))
         if wanted.reentrant:
-            mine[name], hold.entered = hold, mine
-        return self._held(hold)
+            mine[name], held._hold.entered = held._hold, mine
+        return held
 
     async def _try_acquire(self, name: str | bytes, options: Any) -> Any:
         try:

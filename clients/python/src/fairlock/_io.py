@@ -121,6 +121,7 @@ class Io:
     start: Any  # a coroutine, in the background
     pool_of: Any  # the connections to a cluster's node
     core: Any
+    held: Any  # makes the user's side of a Hold
 
     def __init__(self, client: Any, library: Any, other: Any) -> None:
         check_client(client, library, other)

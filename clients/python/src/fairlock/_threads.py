@@ -39,15 +39,22 @@ class Lost(threading.Event):
 
 
 class Mutex:
+    """What a thread has left locked, as a signal raised an error just there, it locks again."""
+
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.acquire, self.release = self.lock.acquire, self.lock.release
+        self.lock = threading.RLock()
+        self.acquire = self.lock.acquire
+
+    def release(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            while True:
+                self.lock.release()
 
     async def __aenter__(self) -> None:
         self.lock.acquire()
 
     async def __aexit__(self, *_: object) -> None:
-        self.lock.release()
+        self.release()
 
 
 class Bell:
@@ -116,7 +123,7 @@ class Threads(Io):
     within = contextlib.nullcontext
     run = staticmethod(finish)
 
-    def acquire(self, ask: Ask) -> Coroutine[Any, Any, Hold]:
+    def acquire(self, ask: Ask) -> Coroutine[Any, Any, Any]:
         return self.core.acquire(ask)
 
     def to_its_end(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:

@@ -111,7 +111,7 @@ class Tasks(Io):
     def run(work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         return work
 
-    async def acquire(self, ask: Ask) -> Hold:
+    async def acquire(self, ask: Ask) -> Any:
         task = self.start(self.core.acquire(ask))
         try:
             return await asyncio.shield(task)
@@ -121,10 +121,10 @@ class Tasks(Io):
             await asyncio.wait([task], timeout=LEAVE)
             raise
 
-    def _give_back(self, task: asyncio.Task[Hold]) -> None:
+    def _give_back(self, task: asyncio.Task[Any]) -> None:
         """What was granted in the moment in which the caller was cancelled."""
         if not task.cancelled() and task.exception() is None:
-            self.start(self.quietly(self.core.release, task.result()))
+            self.start(self.quietly(self.core.release, task.result()._hold))
 
     async def to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
         await asyncio.shield(self.start(work))
