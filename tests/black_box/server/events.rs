@@ -16,14 +16,15 @@ pub fn announcing(options: &[&str]) -> Server {
     Server::with(&[&["--notify-keyspace-events", "KEd"], options].concat())
 }
 
-/// Commands, and what each announces. `{Q}`, `{Z}` and `{S}` stand for the keys of queue, deadlines and shared holders.
+/// Commands, and what each announces. The first leaves something to be repaired. `{Q}`, `{Z}` and `{S}` stand for the
+/// keys of queue, deadlines and shared holders.
 const STEPS: &str = "
+    ZADD {Z} 1 dead -> zadd {Z}
+    FAIRLOCK.CANCEL k a -> zrem {Z}, del {Z}
     FAIRLOCK.ACQUIRE k a -> hset k, expire k, fairlock.acquire k
     FAIRLOCK.ACQUIRE k b ENQUEUE -> zadd {Z}, rpush {Q}, fairlock.enqueue k
     FAIRLOCK.CANCEL k b -> lpop {Q}, del {Q}, zrem {Z}, del {Z}, fairlock.cancel k
     FAIRLOCK.RELEASE k a -> del k, fairlock.release k
-    ZADD {Z} 1 dead -> zadd {Z}
-    FAIRLOCK.CANCEL k a -> zrem {Z}, del {Z}
     FAIRLOCK.ACQUIRE k a SHARED LEASE 500000 -> hset k, hset {S}, expire k, expire {S}, fairlock.acquire k
     FAIRLOCK.ACQUIRE k b SHARED LEASE 600000 -> hset k, hset {S}, expire k, fairlock.acquire k
     FAIRLOCK.RELEASE k b -> hdel k, hdel {S}, expire k, fairlock.release k
