@@ -148,7 +148,7 @@ impl Locks {
         Call::new(&self.0, core.acquire(name, options, asker()))
     }
 
-    /// The lock if it is available at once.
+    /// The lock if it is available at once, `None` if it is not. [`Kind::NotInTime`]: the server could not be reached.
     pub fn try_acquire(
         &self,
         name: impl AsRef<[u8]>,
@@ -159,7 +159,7 @@ impl Locks {
         let held = self.acquire(name, options);
         Call::new(&self.0, async {
             match held.await {
-                Err(error) if error.kind == Kind::NotInTime => Ok(None),
+                Err(error) if error.kind == Kind::NotInTime && error.source.is_none() => Ok(None),
                 other => other.map(Some),
             }
         })

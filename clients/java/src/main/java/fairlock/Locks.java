@@ -71,6 +71,7 @@ public final class Locks implements AutoCloseable {
         } catch (FairlockException.NotReplicated error) {
             throw error;
         } catch (FairlockException.NotInTime error) {
+            if (error.getCause() != null) throw error; // The server could not be reached.
             return Optional.empty();
         }
     }
