@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import unittest.mock
+import weakref
 from types import SimpleNamespace
 
 import fakeredis
@@ -120,6 +121,17 @@ def test_what_nobody_refers_to_is_not_renewed(locks, view, name):
     locks.acquire(name, lease=0.4)
     gc.collect()
     until("it is free", lambda: view.is_free(name))
+
+
+def test_what_a_task_forgets_waits_for_no_collection(one, view, name):
+    async def forgotten(locks):
+        return weakref.ref(await locks.acquire(name))
+
+    gc.disable()
+    try:
+        assert run(one, lambda locks: asyncio.create_task(forgotten(locks)))() is None
+    finally:
+        gc.enable()
 
 
 def test_a_block_goes_on_after_the_thread_that_entered_it(locks, name):

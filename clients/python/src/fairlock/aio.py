@@ -112,19 +112,25 @@ class Tasks(Io):
         return work
 
     async def acquire(self, ask: Ask) -> Any:
-        task = self.start(self.core.acquire(ask))
+        got = list[Any]()  # Not the task's result: a timeout that was in it can keep the task, and with it a lock that nobody has.
+
+        async def acquire() -> None:
+            got.append(await self.core.acquire(ask))
+
+        task = self.start(acquire())
         try:
-            return await asyncio.shield(task)
+            await asyncio.shield(task)
         except asyncio.CancelledError as cancelled:
             self.core.stop(ask, cancelled)
-            task.add_done_callback(self._give_back)
+            task.add_done_callback(lambda task: self._give_back(task, got))
             await asyncio.wait([task], timeout=LEAVE)
             raise
+        return got.pop()
 
-    def _give_back(self, task: asyncio.Task[Any]) -> None:
+    def _give_back(self, task: asyncio.Task[Any], got: list[Any]) -> None:
         """What was granted in the moment in which the caller was cancelled."""
         if not task.cancelled() and task.exception() is None:
-            self.start(self.quietly(self.core.release, task.result()._hold))
+            self.start(self.quietly(self.core.release, got.pop()._hold))
 
     async def to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
         await asyncio.shield(self.start(work))
