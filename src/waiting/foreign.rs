@@ -117,18 +117,16 @@ pub fn forget_if_gone(ctx: &Ctx, lock: &LockId) -> bool {
 }
 
 /// Whether the keys of a lock that is not known yet say that it is the module's: it has waiters or shared holders.
-/// Where scripts run as Lua, it needs shared holders, or a waiter that is not named as Redisson names its own. So does
-/// a free lock, unless it was loaded: before Redisson 3.52.0 a name mapper changes a lock's name, and not its queue's.
+/// Where scripts run as Lua, it needs shared holders, or a waiter that is not named as Redisson names its own.
 /// Walks the queue then.
-pub fn has_own_keys(ctx: &Ctx, lock: &LockId, touch: Option<QueueView>) -> bool {
+pub fn has_own_keys(ctx: &Ctx, lock: &LockId) -> bool {
     if !has_waiters(ctx, lock) {
         return false;
     }
     let names = Names::of(&lock.name);
     let mut queue = ctx.open(&names.queue, Access::Read);
     let mut waiters = (0..queue.len()).map_while(|index| queue.list_get(index));
-    let may_be_redissons = touch == Some(QueueView::Loaded) || ctx.has_key(&names.lock);
-    config::intercept_eval() && may_be_redissons
+    config::intercept_eval()
         || ctx.has_key(&names.shared)
         || waiters.any(|owner| !is_redissons(owner.as_slice()))
 }

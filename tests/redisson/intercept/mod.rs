@@ -317,30 +317,6 @@ fn a_server_that_is_evicting_grants_the_lock() {
     assert!(used() > half, "it has evicted all that it had to");
 }
 
-/// As before Redisson 3.52.0, where a name mapper maps the lock's name and not its queue's. That queue is `k`'s, which
-/// is free.
-#[test]
-fn waiters_for_a_lock_of_a_mapped_name_keep_their_places() {
-    let server = intercepting(&["--fairlock.turn", "100"]);
-    let mut client = with_scripts(&server);
-    let owner = |number| format!("01234567-89ab-4def-8123-456789abcdef:{number}");
-    for number in 1..=3 {
-        let mut mapped = call_by("lock", "k", &owner(number));
-        mapped[3] = "app:k".to_owned();
-        client.run_words(&mapped);
-    }
-    let waiting = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
-    assert_eq!(waiting, format!("[{}, {}]", owner(2), owner(3)));
-    // Meanwhile a dead waiter of another lock has its turn.
-    for (role, number) in [("lock", 1), ("lock", 2), ("unlock", 1)] {
-        client.run_words(&call_by(role, "other", &owner(number)));
-    }
-    wait_until("the turn is over", || {
-        client.run("EXISTS redisson_lock_queue:{other}") == "0"
-    });
-    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", &waiting);
-}
-
 #[test]
 fn a_replica_leaves_scripts_alone() {
     let master = Server::start();
