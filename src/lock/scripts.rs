@@ -166,9 +166,10 @@ impl<S: State> Step<'_, S> {
         let joined_at = call.client.after(ahead);
         match self.state.waiter(owner) {
             None => {
-                let newcomer = Waiter::found(joined_at, self.now);
+                let mut newcomer = Waiter::found(joined_at, self.now);
+                newcomer.patience = patience;
                 // It does not sleep for the time that it is told: it subscribes, and asks again.
-                let waiter = self.asked(newcomer, patience, 0);
+                let waiter = self.asked(newcomer, 0);
                 self.state.push(owner, waiter);
                 self.state.emit(Event::Enqueued);
             }
@@ -181,7 +182,7 @@ impl<S: State> Step<'_, S> {
                     _ => self.score_of_asking(&waiter, index),
                 };
                 let sleeps = Millis::try_from(sleep).unwrap_or(0);
-                let waiter = self.asked(waiter, patience, sleeps);
+                let waiter = self.asked(waiter, sleeps);
                 self.state.set_waiter(owner, waiter);
             }
         }
@@ -190,20 +191,15 @@ impl<S: State> Step<'_, S> {
 
     /// A waiter that has asked by a script, and sleeps for `sleeps`, or until the lease ends. It asks again within its
     /// patience after that, or before its score, if that is later: `tryLock(5, SECONDS)` passes 5 as milliseconds.
-    fn asked(&mut self, waiter: Waiter, patience: Millis, sleeps: Millis) -> Waiter {
+    fn asked(&mut self, mut waiter: Waiter, sleeps: Millis) -> Waiter {
         let sleeps = sleeps.max(self.lease_left());
-        let silence = sleeps.saturating_add(patience);
+        let silence = sleeps.saturating_add(waiter.patience);
         let silence = silence.max(waiter.score.since(self.now.wall()));
-        let mut terms = waiter.terms;
+        waiter.presence = Presence::Asked;
         // Redisson's locks are exclusive.
-        terms.limit = Limit::EXCLUSIVE;
-        Waiter {
-            presence: Presence::Asked,
-            patience,
-            terms,
-            deadline: self.now.listening_after(silence),
-            ..waiter
-        }
+        waiter.terms.limit = Limit::EXCLUSIVE;
+        waiter.deadline = self.now.listening_after(silence);
+        waiter
     }
 
     /// For how long a waiter is to sleep; `index` if it is in the queue already.
