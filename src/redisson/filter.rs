@@ -4,6 +4,7 @@ use crate::config;
 use crate::keyspace::names::SLOTS;
 use crate::keyspace::number::number;
 use crate::server::filter::{self, Filter, Incoming};
+use crate::server::refusal::refuses_writes;
 use crate::server::user::{User, user_of};
 use crate::server::{Str, in_cluster, is_replica, string};
 use crate::waiting;
@@ -95,7 +96,8 @@ fn intercept(command: &mut Incoming, recognise: fn(&[u8]) -> Option<&'static Scr
     };
     NAMES.with(|names| {
         let Some(name) = names.get(name) else { return };
-        if may_run(command, name) {
+        // A script that writes nothing is not refused then, as the command would be.
+        if !refuses_writes() && may_run(command, name) {
             command.rename(name);
         } else {
             stats::LEFT_TO_LUA.count(script.role);

@@ -8,11 +8,11 @@
 
 use std::ffi::c_int;
 
-use redis_module::{CallOptionsBuilder, CallResult, Context};
+use redis_module::Context;
 
 use super::api::{api, raw};
-use super::context::{Ctx, Flags, in_cluster, text};
-use super::memory::{Str, decimal, string};
+use super::context::{Ctx, in_cluster, text};
+use super::memory::Str;
 
 /// Valkey's number for "this module can handle atomic slot migrations".
 const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;
@@ -99,40 +99,6 @@ impl Ctx {
     fn is_failing_over(&self) -> bool {
         let state = self.info(c"replication", c"master_failover_state");
         state.is_some_and(|state| state != "no-failover")
-    }
-
-    /// Whether the server refuses writes because too few replicas follow it (`min-replicas-to-write`). It is asked to
-    /// remove a range that has no members from `scores`, a sorted set or no key, as a script would.
-    pub fn lacks_replicas(&self, scores: &Str) -> bool {
-        // The first rank is behind the last.
-        let range = [scores, &decimal(1), &decimal(0)];
-        let options = CallOptionsBuilder::new().script_mode();
-        self.is_refused(options, "ZREMRANGEBYRANK", &range, b"NOREPLICAS")
-    }
-
-    /// Whether the server refuses commands that need memory. While it evicts keys it does not, although it uses more
-    /// than `maxmemory`. It is asked to raise the score of a member of `scores` to less than any score.
-    pub fn memory_is_full(&self, scores: &Str) -> bool {
-        if !self.flags().contains(Flags::OOM) {
-            return false;
-        }
-        let [if_there, if_greater, least, member] = [&b"XX"[..], b"GT", b"-inf", b""].map(string);
-        let change = [scores, &if_there, &if_greater, &least, &member];
-        let options = CallOptionsBuilder::new().verify_oom();
-        self.is_refused(options, "ZADD", &change, b"OOM")
-    }
-
-    /// Whether the server refuses a command that changes nothing, with this code.
-    fn is_refused(
-        &self,
-        options: CallOptionsBuilder,
-        command: &str,
-        words: &[&Str],
-        code: &[u8],
-    ) -> bool {
-        let options = options.errors_as_replies().build();
-        let reply: CallResult<'_> = Context::new(self.raw).call_ext(command, &options, words);
-        reply.is_err_and(|error| error.as_bytes().starts_with(code))
     }
 }
 

@@ -20,6 +20,7 @@
 //!
 //! What it is asked:
 //! - [`needs`]: which of its commands the module needs;
+//! - [`refusal`]: whether it refuses what needs memory, or all writes;
 //! - [`user`]: what a connection's user may do;
 //! - [`cluster`]: which server decides: slots, their migrations, pauses of writes;
 //! - [`scan`]: walks over keys;
@@ -50,6 +51,7 @@ pub mod info;
 mod key;
 mod memory;
 pub mod needs;
+pub mod refusal;
 pub mod scan;
 pub mod user;
 

@@ -18,7 +18,7 @@ use crate::lock::Refusal;
 use crate::server::{Access, Ctx, string};
 use crate::stats::Stats;
 
-use super::conditions::learn;
+use super::conditions::{is_here, learn};
 use super::connections::Outcome;
 use super::effects::give_outcome;
 use super::record::LockId;
@@ -117,16 +117,20 @@ pub fn forget_if_gone(ctx: &Ctx, lock: &LockId) -> bool {
 }
 
 /// Whether the keys of a lock that is not known yet say that it is the module's: it has waiters or shared holders.
-/// Where scripts run as Lua, it needs shared holders, or a waiter that is not named as Redisson names its own.
-/// Walks the queue then.
-pub fn has_own_keys(ctx: &Ctx, lock: &LockId) -> bool {
+/// Where scripts run as Lua, it needs shared holders, or a waiter that is not named as Redisson names its own. So does
+/// a free lock, unless its keys were loaded: before Redisson 3.52.0 a name mapper changes a lock's name, and not its
+/// queue's. Of loaded keys alone the whole queue is looked at.
+pub fn has_own_keys(ctx: &Ctx, lock: &LockId, are_loaded: bool) -> bool {
     if !has_waiters(ctx, lock) {
         return false;
     }
     let names = Names::of(&lock.name);
     let mut queue = ctx.open(&names.queue, Access::Read);
-    let mut waiters = (0..queue.len()).map_while(|index| queue.list_get(index));
-    config::intercept_eval()
+    let looked_at = if are_loaded { queue.len() } else { 1 };
+    let mut waiters = (0..looked_at).map_while(|index| queue.list_get(index));
+    // Where keys are arriving, to look for one can delete it.
+    let may_be_redissons = are_loaded || !is_here(ctx, lock) || ctx.has_key(&names.lock);
+    config::intercept_eval() && may_be_redissons
         || ctx.has_key(&names.shared)
         || waiters.any(|owner| !is_redissons(owner.as_slice()))
 }

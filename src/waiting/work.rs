@@ -41,7 +41,7 @@ pub fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
     let is_beside = table(|table| table.tracked_twin(|| lock.db, &lock.name).is_some());
     let is_known = !work.is_touch_only()
         || table(|table| table.looks_after(lock, config::intercept_eval()))
-        || !is_beside && shall_track(ctx, lock);
+        || !is_beside && shall_track(ctx, lock, work.touch);
     if !is_known || !ctx.select_db(lock.db) {
         return false;
     }
@@ -79,11 +79,13 @@ pub fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
 
 /// Whether to track a touched lock that is not tracked yet. An event of a queue key names two locks, `a` and `{a}`. A
 /// lock whose slot has not come to this node yet is looked at again soon.
-fn shall_track(ctx: &Ctx, lock: &LockId) -> bool {
+fn shall_track(ctx: &Ctx, lock: &LockId, touch: Option<QueueView>) -> bool {
+    let was_away = table(|table| table.is_away(lock.db, &lock.name));
+    let are_loaded = was_away || touch == Some(QueueView::Loaded);
     let is_own = (!in_cluster() || names::one_slot(&lock.name))
         && ctx.select_db(lock.db)
         && foreign::has_queue(ctx, &lock.name)
-        && foreign::has_own_keys(ctx, lock);
+        && foreign::has_own_keys(ctx, lock, are_loaded);
     if !is_own {
         table(|table| table.forget(lock.db, &lock.name));
         table(|table| table.look_no_more(lock));

@@ -317,6 +317,61 @@ fn a_server_that_is_evicting_grants_the_lock() {
     assert!(used() > half, "it has evicted all that it had to");
 }
 
+/// A script ends at its first write then.
+#[test]
+fn a_server_that_refuses_writes_refuses_no_call_that_makes_none() {
+    for server in &both(&["--save", "900 1", "--dbfilename", "taken"]) {
+        let mut client = with_scripts(server);
+        let mut run = |role, owner| client.run_words(&call_by(role, "k", owner));
+        run("lock", "a:1");
+        run("lock", "b:1");
+        let mut assert_refused = |writes| {
+            wait_until("the module has asked the server again", || {
+                run("unlock", "c:1") == "(nil)"
+            });
+            for reply in [run("lock", "b:1"), run("try-lock", "c:1")] {
+                assert!(reply.parse::<u64>().is_ok(), "{reply}");
+            }
+            assert_eq!(code(&run("lock", "c:1")), writes);
+            assert_eq!(code(&run("unlock", "a:1")), writes);
+        };
+        server.connect().run("CONFIG SET min-replicas-to-write 1");
+        assert_refused("NOREPLICAS");
+        server.connect().run("CONFIG SET min-replicas-to-write 0");
+        // A snapshot cannot take the place of a directory.
+        std::fs::create_dir_all(server.dir().join("taken/full")).expect("a directory");
+        server.connect().run("BGSAVE");
+        wait_until("it has failed", || {
+            server.info("persistence", "rdb_last_bgsave_status") == "err"
+        });
+        assert_refused("MISCONF");
+    }
+}
+
+/// As before Redisson 3.52.0, where a name mapper maps the lock's name and not its queue's. That queue is `k`'s, which
+/// is free.
+#[test]
+fn waiters_for_a_lock_of_a_mapped_name_keep_their_places() {
+    let server = intercepting(&["--fairlock.turn", "100"]);
+    let mut client = with_scripts(&server);
+    let owner = |number| format!("01234567-89ab-4def-8123-456789abcdef:{number}");
+    for number in 1..=3 {
+        let mut mapped = call_by("lock", "k", &owner(number));
+        mapped[3] = "app:k".to_owned();
+        client.run_words(&mapped);
+    }
+    let waiting = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
+    assert_eq!(waiting, format!("[{}, {}]", owner(2), owner(3)));
+    // Meanwhile a dead waiter of another lock has its turn.
+    for (role, number) in [("lock", 1), ("lock", 2), ("unlock", 1)] {
+        client.run_words(&call_by(role, "other", &owner(number)));
+    }
+    wait_until("the turn is over", || {
+        client.run("EXISTS redisson_lock_queue:{other}") == "0"
+    });
+    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", &waiting);
+}
+
 #[test]
 fn a_replica_leaves_scripts_alone() {
     let master = Server::start();
