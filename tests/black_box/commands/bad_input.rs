@@ -1,8 +1,10 @@
 //! Input that is wrong on purpose: a clear error, nothing changed, and the server lives.
 
+use fairlock_testing::Server;
 use fairlock_testing::commands::{COMMANDS, calls_of_a_lock, on};
-use fairlock_testing::{Server, wait_until};
 use redis::Value;
+
+use crate::scene::AOF;
 
 const WRONGTYPE: &str = "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -142,41 +144,32 @@ fn the_longest_durations_are_taken() {
 }
 
 #[test]
-fn owners_are_1_to_256_bytes_of_any_kind() {
-    let (_server, mut client) = Server::connected();
+fn names_and_owners_of_any_bytes_stay_what_they_are_also_in_files() {
+    const NAME: &[u8] = b"k\0\r\n*1\r\n$8\r\nFLUSHALL\r\n\xff";
+    let (server, mut client) = Server::connected_with(AOF);
     for length in [0, 257, 100_000] {
         let owner = vec![b'x'; length];
-        let error = client
-            .raw(&[b"FAIRLOCK.ACQUIRE", b"k", &owner])
-            .expect_err("refused");
-        assert_eq!(error, "ERR owner is not 1 to 256 bytes long");
+        let error = client.raw(&[b"FAIRLOCK.ACQUIRE", b"k", &owner]);
+        let text = "ERR owner is not 1 to 256 bytes long";
+        assert_eq!(error, Err(text.to_owned()));
     }
     let every: Vec<u8> = (0..=255).collect();
-    let reply = client.raw(&[b"FAIRLOCK.ACQUIRE", b"k\x00\r\n\xff", &every]);
-    assert!(matches!(reply, Ok(Value::Int(_))), "{reply:?}");
-    let reply = client.raw(&[
-        b"FAIRLOCK.ACQUIRE",
-        b"k\x00\r\n\xff",
-        &[0xfe; 256],
-        b"ENQUEUE",
-    ]);
-    assert!(matches!(reply, Ok(Value::Array(_))), "{reply:?}");
-    assert_eq!(
-        client.raw(&[b"FAIRLOCK.RELEASE", b"k\x00\r\n\xff", &every]),
-        Ok(Value::Int(0))
-    );
-    let reply = client.raw(&[
-        b"FAIRLOCK.ACQUIRE",
-        b"k\x00\r\n\xff",
-        &[0xfe; 256],
-        b"NOWAIT",
-    ]);
-    assert!(matches!(reply, Ok(Value::Int(_))), "{reply:?}");
+    for owner in [every.as_slice(), &[0xfe; 256], b"\r\n$-1\r\n"] {
+        let asked = client.raw(&[b"FAIRLOCK.ACQUIRE", NAME, owner, b"ENQUEUE"]);
+        assert!(asked.is_ok(), "{asked:?}");
+    }
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    let queue = client.raw(&[b"FAIRLOCK.QUEUE", NAME]);
+    let shown = format!("{queue:?}");
+    let last = Value::BulkString(b"\r\n$-1\r\n".to_vec());
+    for owner in [Value::BulkString(vec![0xfe; 256]), last] {
+        assert!(shown.contains(&format!("{owner:?}")), "{shown}");
+    }
+    let released = client.raw(&[b"FAIRLOCK.RELEASE", NAME, &every]);
+    assert_eq!(released, Ok(Value::Int(0)));
     let reply = client.raw(&[b"FAIRLOCK.ACQUIRE", b"", b"a"]);
-    assert!(
-        matches!(reply, Ok(Value::Int(_))),
-        "the empty key is a key: {reply:?}"
-    );
+    assert!(reply.is_ok(), "the empty key is a key: {reply:?}");
 }
 
 #[test]
@@ -197,24 +190,6 @@ fn a_lock_queue_or_deadline_key_of_another_type_is_refused_and_left_alone() {
     // The token's key is checked, but no lock depends on it.
     client.run("RPUSH fairlock_token:{k} value");
     assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
-}
-
-#[test]
-fn a_key_that_changes_its_type_stalls_no_waiter_for_ever() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    let patient = server.block("FAIRLOCK.ACQUIRE k c WAIT 150");
-    // At once, so that the lease does not end before.
-    let replies = client.at_once(&["PEXPIRE k 100", "SET k value"]);
-    assert_eq!(replies, "[1, OK]");
-    let over = client.now() + 150;
-    assert_eq!(patient.reply(), "(nil)");
-    wait_until("the lease would be over", || client.now() > over);
-    assert!(!waiter.is_done());
-    client.run("DEL k");
-    assert!(waiter.int() > 0);
-    client.assert_reply("FAIRLOCK.QUEUE k", "[]");
 }
 
 #[test]

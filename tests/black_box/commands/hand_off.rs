@@ -23,22 +23,6 @@ fn a_release_makes_the_head_the_holder_in_the_same_step() {
     assert!(waiter.int() > 0);
 }
 
-#[test]
-fn the_last_receiver_that_is_gone_frees_the_lock() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let only = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
-    assert_eq!(
-        client.at_once(&[
-            "FAIRLOCK.RELEASE k a",
-            &format!("CLIENT KILL ID {}", only.id)
-        ]),
-        "[0, 1]"
-    );
-    wait_until("the lock is free", || client.run("EXISTS k") == "0");
-    client.assert_reply("KEYS *", "[]");
-}
-
 /// Stops the server while a waiter hangs up and the holder releases, so that both reach it in one iteration of the
 /// event loop.
 fn hang_up_while_released(server: &Server, release_first: bool) {

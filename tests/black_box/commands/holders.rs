@@ -12,17 +12,6 @@ fn a_free_lock_has_no_owner() {
     );
 }
 
-#[test]
-fn a_lock_of_a_script_has_no_token_and_may_have_no_lease() {
-    let (_server, mut client) = Server::connected();
-    client.run("HSET k a 2");
-    client.assert_reply("FAIRLOCK.HOLDERS k", "[[a, 2, -1, (nil), 0, 1]]");
-    client.assert_start(
-        "FAIRLOCK.INFO k",
-        "[owner, a, holds, 2, lease, -1, token, (nil), ",
-    );
-}
-
 /// Adds holders of `k`: `h0000` and so on.
 fn share(client: &mut Client, number: usize) {
     client.run_many(

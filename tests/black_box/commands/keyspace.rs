@@ -79,22 +79,6 @@ fn a_queue_that_is_found_is_that_of_k_unless_only_the_name_in_braces_is_held() {
 }
 
 #[test]
-fn a_refused_command_does_not_disturb_a_watch() {
-    let server = Server::start();
-    let (mut client, mut watcher) = (server.connect(), server.connect());
-    client.int("FAIRLOCK.ACQUIRE k a");
-    watcher.run("WATCH k redisson_lock_queue:{k} fairlock_token:{k}");
-    client.run("FAIRLOCK.ACQUIRE k b NOWAIT");
-    client.run("FAIRLOCK.RELEASE k b");
-    client.run("FAIRLOCK.RENEW k b");
-    client.run("FAIRLOCK.CANCEL k b");
-    assert_eq!(watcher.at_once(&["PING"]), "[PONG]");
-    watcher.run("WATCH k");
-    client.run("FAIRLOCK.RENEW k a");
-    assert_eq!(watcher.at_once(&["PING"]), "(nil)");
-}
-
-#[test]
 fn a_client_stays_in_its_database_whatever_it_moves_and_copies() {
     let server = Server::start();
     let (mut client, mut other) = (server.connect(), server.connect());

@@ -1,9 +1,6 @@
 //! Pipelines, transactions, scripts and functions: the commands inside of something larger.
 
-use fairlock_testing::{Client, Server, show, wait_until};
-use redis::Value;
-
-use crate::scene::{AOF, appended};
+use fairlock_testing::{Client, Server, wait_until};
 
 /// What a caller that cannot block asks, and how the replies begin. `{who}` says what it is: in a script, or by another
 /// module.
@@ -45,22 +42,17 @@ pub fn uses_a_lock(who: &str, mut call: impl FnMut(&str) -> String) {
 /// Calls one command of this module with its arguments.
 const CALL: &str = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
 
-/// The same as a function, and as one that has promised not to write.
+/// The same as a function.
 const LIBRARY: &str = "#!lua name=locks
-    local function call(keys, args) return redis.call(args[1], keys[1], unpack(args, 2)) end
-    redis.register_function('call', call)
-    redis.register_function{function_name='look', callback=call, flags={'no-writes'}}";
+    redis.register_function('call', function(keys, args)
+        return redis.call(args[1], keys[1], unpack(args, 2))
+    end)";
 
 /// Sends `how script-or-function 1 k words...`.
 fn call(client: &mut Client, how: &str, what: &str, words: &str) -> String {
     let mut arguments = vec![how.as_bytes(), what.as_bytes(), b"1", b"k"];
     arguments.extend(words.split(' ').map(str::as_bytes));
     client.run_words(&arguments)
-}
-
-fn load_library(client: &mut Client) {
-    let loaded = client.raw(&[b"FUNCTION", b"LOAD", LIBRARY.as_bytes()]);
-    assert_eq!(show(&loaded.expect("loaded")), "locks");
 }
 
 #[test]
@@ -91,7 +83,8 @@ fn commands_behind_an_acquire_that_blocks_wait_with_it_and_run_in_order() {
 #[test]
 fn scripts_and_functions_use_locks_as_clients_that_cannot_block() {
     let (_server, mut client) = Server::connected();
-    load_library(&mut client);
+    let loaded = client.raw(&[b"FUNCTION", b"LOAD", LIBRARY.as_bytes()]);
+    loaded.expect("loaded");
     for (how, what) in [("EVAL", CALL), ("FCALL", "call")] {
         uses_a_lock("in a script", |words| {
             call(&mut client, how, what, &words.replacen(" k", "", 1))
@@ -109,35 +102,6 @@ fn in_a_transaction_no_request_waits() {
     call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE b");
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
     client.assert_start("EXEC", "[(nil), (nil), [1, ");
-}
-
-#[test]
-fn a_script_or_function_that_may_not_write_can_only_look() {
-    let (_server, mut client) = Server::connected();
-    load_library(&mut client);
-    client.int("FAIRLOCK.ACQUIRE k a");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    let before = client.run("FAIRLOCK.INFO k");
-    for (how, what) in [("EVAL_RO", CALL), ("FCALL", "look"), ("FCALL_RO", "look")] {
-        for words in [
-            "FAIRLOCK.ACQUIRE c NOWAIT",
-            "FAIRLOCK.RELEASE a",
-            "FAIRLOCK.RENEW a",
-            "FAIRLOCK.CANCEL b",
-            "FAIRLOCK.BREAK",
-        ] {
-            let error = call(&mut client, how, what, words);
-            assert!(
-                error.contains("Write commands are not allowed from read-only scripts"),
-                "{how} {words}: {error}"
-            );
-        }
-        assert!(call(&mut client, how, what, "FAIRLOCK.INFO").starts_with("[owner, a, holds, 1, "));
-        assert!(call(&mut client, how, what, "FAIRLOCK.QUEUE").starts_with("[[b, polling, "));
-    }
-    // All but the lease, which goes down.
-    let start = before.split("lease").next().expect("a start");
-    client.assert_start("FAIRLOCK.INFO k", start);
 }
 
 #[test]
@@ -204,85 +168,38 @@ fn one_transaction_can_serve_a_whole_queue_in_order() {
     assert_eq!(client.holders("k"), "[w5, 1]");
 }
 
-#[test]
-fn what_is_discarded_or_aborted_has_not_happened() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    client.run("MULTI");
-    client.run("FAIRLOCK.RELEASE k a");
-    client.run("FAIRLOCK.ACQUIRE other c SESSION");
-    client.assert_reply("DISCARD", "OK");
-    client.run("MULTI");
-    client.run("FAIRLOCK.RELEASE k a");
-    // It is refused when it is queued, and the whole transaction with it.
-    client.assert_error("FAIRLOCK.ACQUIRE k", "ERR");
-    client.assert_error("EXEC", "EXECABORT");
-    assert_eq!(client.holders("k"), "[a, 1]");
-    client.assert_reply("EXISTS other", "0");
-    assert!(!waiter.is_done());
-}
-
-/// Whether a transaction that watches `keys` still goes through after `meanwhile`.
-fn goes_through(server: &Server, keys: &str, meanwhile: impl FnOnce()) -> bool {
-    let mut client = server.connect();
-    client.run(&format!("WATCH {keys}"));
-    meanwhile();
-    client.at_once(&["PING"]) == "[PONG]"
-}
+/// Keys that a client watches (`Q` is the queue), a command that another one sends meanwhile, and what the first finds.
+const WATCHED: &str = "
+    k -> ACQUIRE k a -> changed
+    k -> RENEW k a -> changed
+    k Q -> ACQUIRE k b NOWAIT -> same
+    k Q -> RELEASE k b -> same
+    k Q -> RENEW k b -> same
+    k Q -> CANCEL k b -> same
+    k -> ACQUIRE k b ENQUEUE -> same
+    Q -> ACQUIRE k c ENQUEUE -> changed
+    Q -> CANCEL k c -> changed
+    k -> CANCEL k b -> same
+    k -> RELEASE k a -> changed";
 
 #[test]
 fn a_watch_on_the_lock_notices_a_change_of_holder_and_not_a_waiter() {
-    let (server, mut client) = Server::connected();
-    assert!(!goes_through(&server, "k", || {
-        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    }));
-    let mut waiters = Vec::new();
-    assert!(goes_through(&server, "k", || {
-        waiters.push(server.block("FAIRLOCK.ACQUIRE k b LEASE 600000"));
-        waiters.push(server.block("FAIRLOCK.ACQUIRE k c LEASE 600000"));
-        waiters.push(server.block("FAIRLOCK.ACQUIRE k d"));
-    }));
-    // Handed over by a release.
-    assert!(!goes_through(&server, "k", || {
-        client.int("FAIRLOCK.RELEASE k a");
-    }));
-    waiters.remove(0).int();
-    // Handed over by the server itself, when a lease ends: after the watch began, as both come in
-    // one write.
-    let mut watcher = server.connect();
-    let replies = watcher.run_many(["PEXPIRE k 300", "WATCH k"]);
-    assert_eq!(replies, [Value::Int(1), Value::Okay]);
-    waiters.remove(0).int();
-    assert_eq!(watcher.at_once(&["PING"]), "(nil)");
-    assert!(!goes_through(&server, "redisson_lock_queue:{k}", || {
-        waiters.remove(0).disconnect();
-        wait_until("d has left", || client.run("FAIRLOCK.QUEUE k") == "[]");
-    }));
-    assert!(!goes_through(&server, "redisson_lock_queue:{k}", || {
-        client.run("FAIRLOCK.ACQUIRE k e ENQUEUE");
-    }));
-}
-
-#[test]
-fn what_scripts_and_transactions_do_is_kept_as_plain_commands() {
-    let (server, mut client) = Server::connected_with(AOF);
-    load_library(&mut client);
-    call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE a LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
-    call(&mut client, "FCALL", "call", "FAIRLOCK.ACQUIRE c ENQUEUE");
-    client.at_once(&["FAIRLOCK.RELEASE k a", "FAIRLOCK.ACQUIRE k d ENQUEUE"]);
-    let token = waiter.int();
-    let text = appended(&server).to_uppercase();
-    for word in ["\nEVAL", "\nFCALL", "\nFAIRLOCK"] {
-        // The library itself is kept, with the names in its text.
-        assert!(!text.contains(&format!("{word}\r")), "{word}");
-        assert!(!text.contains(&format!("{word}.")), "{word}");
+    let server = Server::start();
+    let (mut client, mut watcher) = (server.connect(), server.connect());
+    for case in WATCHED.trim().lines() {
+        let parts: Vec<_> = case.trim().split(" -> ").collect();
+        watcher.run(&format!(
+            "WATCH {}",
+            parts[0].replace('Q', "redisson_lock_queue:{k}")
+        ));
+        client.run(&format!("FAIRLOCK.{}", parts[1]));
+        let is_same = watcher.at_once(&["PING"]) == "[PONG]";
+        assert_eq!(is_same, parts[2] == "same", "{case}");
     }
-    drop(client);
-    let server = server.kill_and_restart_without_module(AOF);
-    let mut client = server.connect();
-    assert_eq!(client.holders("k"), "[b, 1]");
-    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[c, d]");
-    assert_eq!(client.token("k"), token);
+    // Handed over by the server itself, when a lease ends: after the watch began, as both come in one write.
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    watcher.run_many(["PEXPIRE k 300", "WATCH k"]);
+    waiter.int();
+    assert_eq!(watcher.at_once(&["PING"]), "(nil)");
 }

@@ -25,29 +25,6 @@ pub fn text(path: &Path) -> String {
     fs::read_to_string(path).expect("a page")
 }
 
-#[test]
-fn every_command_has_a_page_that_says_what_the_server_says() {
-    let (_server, mut client) = Server::connected();
-    let commands = client.commands();
-    let list = text(&root().join("docs/commands/README.md"));
-    for command in &commands {
-        // One page has both commands that intercepted scripts become.
-        let name = command.to_lowercase().replace("evalsha", "eval");
-        let path = root().join(format!("docs/commands/{name}.md"));
-        let page = text(&path);
-        assert!(list.contains(&format!("]({name}.md)")), "{name}");
-        let docs = client.run(&format!("COMMAND DOCS fairlock.{command}"));
-        for field in ["summary", "since", "complexity"] {
-            let value = field_of(&docs, field);
-            assert!(
-                page.contains(&value),
-                "{name}: the server says {field}: {value}"
-            );
-        }
-    }
-    assert!(commands.len() >= 12, "{commands:?}");
-}
-
 /// The calls that a page shows: code that is indented, in README behind the command's link.
 fn calls(page: &str) -> Vec<String> {
     let indented = |line: &str| Some(line.strip_prefix("    FAIRLOCK.")?.to_owned());
@@ -82,42 +59,18 @@ fn pages_show_each_command_with_the_arguments_that_help_says() {
     }
 }
 
-/// A field of COMMAND DOCS; the next field ends it.
-fn field_of(docs: &str, field: &str) -> String {
-    let start = docs.split(&format!("{field}, ")).nth(1).expect(field);
-    let ends = ["since", "group", "complexity", "module", "arguments"];
-    let ends = ends.map(|next| start.find(&format!(", {next}, ")).unwrap_or(start.len()));
-    let value = &start[..ends.into_iter().min().expect("an end")];
-    // The client library's way to show bytes.
-    value.replace("\\'", "'")
-}
-
 #[test]
-fn every_field_of_info_is_documented_and_no_other() {
-    let server = Server::start();
-    let info = server.connect().run("INFO fairlock");
+fn every_field_of_info_is_documented() {
+    let info = Server::start().connect().run("INFO fairlock");
     let page = text(&root().join("docs/monitoring.md"));
-    let fields: Vec<&str> = info
-        .lines()
-        .filter_map(|line| line.strip_prefix("fairlock_")?.split(':').next())
-        .collect();
-    let documented: Vec<&str> = page
-        .split("`fairlock_")
-        .skip(1)
-        .filter_map(|rest| rest.split('`').next())
-        .collect();
-    // `name_*` stands for many: all bounds of a histogram.
-    let is = |documented: &str, field: &str| match documented.strip_suffix('*') {
-        Some(start) => field.starts_with(start),
-        None => documented == field,
-    };
-    for field in &fields {
-        let found = documented.iter().any(|name| is(name, field));
-        assert!(found, "not documented: {field}");
-    }
-    for name in &documented {
-        let found = fields.iter().any(|field| is(name, field));
-        assert!(found, "not in INFO: {name}");
+    for line in info.lines().filter(|line| line.contains(':')) {
+        let field = line.split(':').next().expect("a name");
+        // `name_*` stands for many.
+        let is_named = |name: &str| match name.strip_suffix('*') {
+            Some(start) => field.starts_with(start),
+            None => name == field,
+        };
+        assert!(page.split('`').any(is_named), "{field}");
     }
 }
 

@@ -74,22 +74,6 @@ fn sessions_that_end_with_their_connection_take_their_holders_out_and_no_other()
 }
 
 #[test]
-fn the_leases_of_all_sessions_are_renewed() {
-    let (server, mut client) = Server::connected();
-    let mut holders: Vec<_> = (0..3).map(|_| server.connect()).collect();
-    for (n, holder) in holders.iter_mut().enumerate() {
-        holder.int(&format!(
-            "FAIRLOCK.ACQUIRE k r{n} SHARED SESSION LEASE 3600"
-        ));
-    }
-    for _ in 0..4 {
-        let end = client.int("PEXPIRETIME k");
-        wait_until("the lease is renewed", || client.int("PEXPIRETIME k") > end);
-    }
-    assert_eq!(names(&mut client).len(), 3);
-}
-
-#[test]
 fn the_queue_shows_what_each_waiter_tolerates() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k w");

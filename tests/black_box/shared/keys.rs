@@ -37,18 +37,3 @@ fn after_a_restart_leases_still_end_one_by_one() {
     client.wait_for("HEXISTS k b", "0");
     client.assert_reply("HEXISTS k a", "1");
 }
-
-#[test]
-fn loading_the_module_finds_the_holders() {
-    let options = [AOF, &["--enable-module-command", "yes"]].concat();
-    let (server, mut client) = Server::connected_with(&options);
-    client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
-    client.int("FAIRLOCK.ACQUIRE k b SHARED 2 LEASE 600000");
-    let module = server.module_path();
-    let server = server.kill_and_restart_without_module(&options);
-    let mut client = server.connect();
-    client.assert_reply(&format!("MODULE LOAD {module}"), "OK");
-    client.assert_reply("FAIRLOCK.ACQUIRE k c SHARED NOWAIT", "(nil)");
-    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
-    client.int("FAIRLOCK.ACQUIRE k c SHARED NOWAIT");
-}
