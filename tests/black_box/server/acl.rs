@@ -1,6 +1,6 @@
 //! Permissions, and the server's information on each command: users, key patterns, flags, keys, documentation.
 
-use fairlock_testing::commands::{COMMANDS, SCRIPTS, of_a_lock, on};
+use fairlock_testing::commands::{COMMANDS, SCRIPTS};
 use fairlock_testing::{Blocked, Client, Server, show, wait_until};
 use redis::Value;
 
@@ -16,40 +16,6 @@ fn wait_as(server: &Server, user: Client) -> Blocked {
     let waits = Blocked::send_on(user, "FAIRLOCK.ACQUIRE a ann");
     wait_until("it waits", || server.blocked() == 1);
     waits
-}
-
-#[test]
-fn transactions_and_scripts_are_no_way_around() {
-    let (server, mut admin) = Server::connected();
-    admin.int("FAIRLOCK.ACQUIRE b x");
-    let mut ann = user(&server, "~a ~k +@all -fairlock.break");
-    ann.run("MULTI");
-    ann.assert_reply("FAIRLOCK.ACQUIRE a o", "QUEUED");
-    ann.assert_error("FAIRLOCK.RELEASE b x", "NOPERM");
-    ann.assert_error("EXEC", "EXECABORT");
-    admin.assert_reply("EXISTS a", "0");
-    // Not even when the key is not declared.
-    let script = b"return redis.call(unpack(ARGV))";
-    for (words, expected) in [
-        ("FAIRLOCK.RELEASE b x", "(error)"),
-        ("FAIRLOCK.INFO b", "(error)"),
-        ("FAIRLOCK.BREAK a", "(error)"),
-        ("FAIRLOCK.RENEW b x LEASE 1", "(error)"),
-        ("FAIRLOCK.INFO a", "[owner, (nil), "),
-    ] {
-        let mut arguments: Vec<&[u8]> = vec![b"EVAL", script, b"1", b"k"];
-        arguments.extend(words.split(' ').map(str::as_bytes));
-        let reply = ann.run_words(&arguments);
-        assert!(reply.starts_with(expected), "{words}: {reply}");
-        assert!(
-            expected != "(error)"
-                || reply.contains("ACL")
-                || reply.contains("user executing the script can't"),
-            "{reply}"
-        );
-    }
-    assert_eq!(admin.holders("b"), "[x, 1]");
-    assert!(admin.int("PTTL b") > 1_000);
 }
 
 /// Items of an array, or pairs of a map one after the other.
@@ -105,6 +71,9 @@ fn command_info_has_arity_flags_keys_and_categories() {
             assert_eq!(flags.join(" "), command.key, "{name}");
             let begin = get(&get(&get(spec, "begin_search"), "spec"), "index");
             assert_eq!(begin, Value::Int(1), "{name}");
+            // It is the only one.
+            let last = get(&get(&get(spec, "find_keys"), "spec"), "lastkey");
+            assert_eq!(last, Value::Int(0), "{name}");
         }
     }
 }
@@ -317,27 +286,5 @@ fn breaking_a_lock_takes_the_permission_of_an_administrator() {
         assert_eq!(reply == "1", may, "{permissions}: {reply}");
         assert_eq!(reply.starts_with(REFUSED), !may, "{permissions}: {reply}");
         assert_eq!(admin.run("EXISTS a") == "0", may, "{permissions}");
-    }
-}
-
-#[test]
-fn the_keys_of_each_command_are_found_with_their_use() {
-    let (_server, mut client) = Server::connected();
-    for command in of_a_lock() {
-        for call in command.calls().map(|call| on(&call, "k")) {
-            let reply = client.run(&format!("COMMAND GETKEYSANDFLAGS {call}"));
-            let flags = command.key.replace(' ', ", ");
-            assert_eq!(reply, format!("[[k, [{flags}]]]"), "{call}");
-            let keys = client.run(&format!("COMMAND GETKEYS {call}"));
-            assert_eq!(keys, "[k]", "{call}");
-        }
-    }
-    // What follows is not a key.
-    for command in [
-        "ACQUIRE k LEASE LEASE 5 WAIT 5 SESSION",
-        "QUEUE k LIMIT 0 5",
-    ] {
-        let keys = client.run(&format!("COMMAND GETKEYS FAIRLOCK.{command}"));
-        assert_eq!(keys, "[k]");
     }
 }

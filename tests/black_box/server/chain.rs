@@ -1,8 +1,8 @@
-//! A replica of a replica: what it is sent, and when it becomes the master.
+//! A replica of a replica: what it is sent, and that it only follows.
 
 use fairlock_testing::{Listener, Server, follow, wait_until};
 
-use super::promotion::{LONG_TURN, SHORT_TURN, pair, promote, wait_past};
+use super::promotion::{LONG_TURN, SHORT_TURN, pair, wait_past};
 use super::replication::{exercise, same_keys};
 use crate::scene::QUEUE;
 
@@ -85,45 +85,5 @@ fn a_wake_up_reaches_subscribers_at_every_replica_once() {
     for listener in listeners {
         assert_eq!(listener.message(), "0");
         assert_eq!(listener.message(), "end");
-    }
-}
-
-/// `k` is held by `a`; `p` polls, then `b` polls.
-fn queued(master: &Server) -> i64 {
-    let mut client = master.connect();
-    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    client.enqueue(["p", "b"]);
-    token
-}
-
-/// The lock of [`queued`] goes on at a new master.
-fn goes_on(new: &Server, token: i64) {
-    let mut client = new.connect();
-    let waiter = new.block("FAIRLOCK.ACQUIRE k b");
-    client.assert_reply(QUEUE, "[p, b]");
-    client.assert_reply(&format!("FAIRLOCK.RELEASE k a TOKEN {token}"), "0");
-    let token_of_p = client.int("FAIRLOCK.ACQUIRE k p ENQUEUE");
-    assert!(token_of_p > token);
-    client.int("FAIRLOCK.RELEASE k p");
-    assert!(waiter.int() > token_of_p);
-}
-
-#[test]
-fn any_replica_of_a_chain_can_become_the_master() {
-    for end in [false, true] {
-        let (master, middle, last) = chain(&[]);
-        let token = queued(&master);
-        same_keys(&master, &last);
-        let (new, other) = if end {
-            (&last, &middle)
-        } else {
-            (&middle, &last)
-        };
-        promote(new);
-        follow(other, new);
-        follow(&master, other);
-        goes_on(new, token);
-        same_keys(new, other);
-        same_keys(new, &master);
     }
 }

@@ -1,6 +1,4 @@
-//! What operators do to connections: CLIENT commands, ACL changes, databases, limits, statistics.
-
-use std::time::{Duration, Instant};
+//! What is done to connections: CLIENT commands, subscriptions, RESET.
 
 use fairlock_testing::{Server, Wire, wait_until};
 
@@ -90,24 +88,6 @@ fn client_unblock_gives_the_place_up_and_those_behind_move_up() {
 }
 
 #[test]
-fn client_unblock_gives_up_a_place_that_its_owner_has_by_enqueue_if_the_owner_blocks() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    for how in ["TIMEOUT", "ERROR"] {
-        let mut wire = server.wire("FAIRLOCK.ACQUIRE k b ENQUEUE");
-        let place = [wire.line(), wire.line(), wire.line()];
-        assert_eq!(place[..2], ["*2", ":1"]);
-        // Its connection is not blocked, so there is nothing to unblock.
-        let unblock = format!("CLIENT UNBLOCK {} {how}", wire.id);
-        client.assert_reply(&unblock, "0");
-        client.assert_start("FAIRLOCK.QUEUE k", "[[b, polling, ");
-        block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
-        client.assert_reply(&unblock, "1");
-        client.assert_reply("FAIRLOCK.QUEUE k", "[]");
-    }
-}
-
-#[test]
 fn client_unblock_during_a_hand_off_strands_no_waiter() {
     for how in ["ERROR", "TIMEOUT"] {
         let (server, mut client) = Server::connected();
@@ -190,22 +170,6 @@ fn with_replies_off_the_lock_is_taken_all_the_same() {
 }
 
 #[test]
-fn a_skipped_reply_is_that_of_the_acquire_blocked_or_not() {
-    let (server, mut client) = Server::connected();
-    let mut wire = server.wire("CLIENT REPLY SKIP\nFAIRLOCK.ACQUIRE k b\nFAIRLOCK.RELEASE k b");
-    assert_eq!(wire.line(), ":0");
-    client.int("FAIRLOCK.ACQUIRE k a");
-    block(
-        &server,
-        &mut wire,
-        "CLIENT REPLY SKIP\nFAIRLOCK.ACQUIRE k b\nPING\nFAIRLOCK.RELEASE k b",
-    );
-    client.int("FAIRLOCK.RELEASE k a");
-    assert_eq!(wire.line(), "+PONG");
-    assert_eq!(wire.line(), ":0");
-}
-
-#[test]
 fn reset_keeps_the_connections_session_and_identity() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k * SESSION LEASE 600000");
@@ -221,32 +185,4 @@ fn reset_keeps_the_connections_session_and_identity() {
     let mut other = server.connect();
     other.run("SELECT 3");
     wait_until("it is free", || other.run("EXISTS k") == "0");
-}
-
-#[test]
-fn waiting_is_not_counted_as_work() {
-    // Even a busy machine needs less than a second for it.
-    let (server, mut client) = Server::connected_with(&["--slowlog-log-slower-than", "1000000"]);
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    client.run("CONFIG RESETSTAT");
-    let handed = server.block("FAIRLOCK.ACQUIRE k b");
-    // One is served, one's time is up, one is refused.
-    let timed = server.block("FAIRLOCK.ACQUIRE k c WAIT 2500");
-    let refused = server.block("FAIRLOCK.ACQUIRE k d");
-    let start = Instant::now();
-    assert_eq!(timed.reply(), "(nil)");
-    wait_until("a while is over", || {
-        start.elapsed() > Duration::from_millis(2500)
-    });
-    client.run(&format!("CLIENT UNBLOCK {} ERROR", refused.id));
-    refused.reply();
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(handed.int() > 0);
-    let acquire = |field| server.command_stat("fairlock.acquire", field);
-    assert_eq!(acquire("calls"), 3);
-    // They waited for two seconds and a half each.
-    assert!(acquire("usec") < 2_500_000, "{}", acquire("usec"));
-    // Other commands may have been slow.
-    let slow = client.run("SLOWLOG GET").to_uppercase();
-    assert!(!slow.contains("FAIRLOCK.ACQUIRE"), "{slow}");
 }

@@ -1,5 +1,6 @@
 //! Names in a cluster, and pauses of writes there.
 
+use fairlock_testing::commands::{calls_of_a_lock, on};
 use fairlock_testing::{Client, Server, wait_until};
 
 /// Makes a node a cluster of one.
@@ -20,19 +21,8 @@ fn cluster_of_one() -> (Server, Client) {
 fn a_cluster_refuses_names_whose_keys_would_be_in_other_slots() {
     let (_server, mut client) = cluster_of_one();
     for key in ["a{b", "{}x", "a}b", "x{}y"] {
-        for command in [
-            "ACQUIRE {} a",
-            "RELEASE {} a",
-            "RENEW {} a",
-            "CANCEL {} a",
-            "BREAK {}",
-            "QUEUE {}",
-            "INFO {}",
-        ] {
-            client.assert_error(
-                &format!("FAIRLOCK.{}", command.replacen("{}", key, 1)),
-                "CROSSSLOT",
-            );
+        for call in calls_of_a_lock() {
+            client.assert_error(&on(&call, key), "CROSSSLOT");
         }
     }
 }

@@ -26,16 +26,6 @@ fn every_option_is_documented_in_the_example_with_its_default() {
     assert_eq!(documented, words.len() / 2);
 }
 
-#[test]
-fn options_change_while_the_server_runs() {
-    let (_server, mut client) = Server::connected();
-    client.assert_reply("CONFIG SET fairlock.lease 5000", "OK");
-    client.int("FAIRLOCK.ACQUIRE k a");
-    assert!(client.int("PTTL k") <= 5_000);
-    client.assert_error("CONFIG SET fairlock.lease x", "ERR");
-    client.assert_reply("CONFIG GET fairlock.lease", "[fairlock.lease, 5000]");
-}
-
 /// Options, what they can be set to, what not, and why.
 const VALUES: [(&str, &str, &str, &str); 5] = [
     (
@@ -101,18 +91,19 @@ fn options_come_as_module_arguments() {
 }
 
 #[test]
-fn unusable_module_arguments_are_refused() {
+fn unusable_module_arguments_are_refused_and_logged_as_they_are() {
     let path = Server::start().module_path();
     let server = Server::without_module(&["--enable-module-command", "yes"]);
     let mut client = server.connect();
-    for bad in ["lease", "lease 0", "lease x", "nonsense 1", "pubsub x"] {
+    for bad in ["lease", "lease 0", "lease x", "pubsub x", "%s%n%d 1"] {
         client.assert_error(&format!("MODULE LOAD {path} {bad}"), "ERR");
+    }
+    let words: [&[u8]; 5] = [b"MODULE", b"LOAD", path.as_bytes(), b"a\0b\xff", b"1"];
+    assert!(client.raw(&words).is_err());
+    for option in ["'%s%n%d'", "'a\\0b"] {
+        let said = format!("fairlock: there is no option {option}");
+        assert!(server.log().contains(&said), "{said}");
     }
     client.assert_reply(&format!("MODULE LOAD {path} lease 1000"), "OK");
     client.assert_reply("CONFIG GET fairlock.lease", "[fairlock.lease, 1000]");
-    assert!(
-        server
-            .log()
-            .contains("fairlock: there is no option 'nonsense'")
-    );
 }

@@ -6,10 +6,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::UNIX_EPOCH;
 
-use fairlock_testing::{Client, Server, Wire, wait_until};
-use redis::Value;
-
 use crate::scene::left;
+use fairlock_testing::{Client, Server, Wire, wait_until};
 
 /// Bare connections, each blocked on the lock.
 fn block_crowd(server: &Server, size: usize) -> Vec<TcpStream> {
@@ -164,20 +162,6 @@ fn waits_that_end_together_all_end() {
     assert_eq!(client.holders("k"), "[a, 1]");
     client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     client.assert_reply("KEYS *", "[]");
-}
-
-/// The dead are dropped in pieces: the first by the newcomer's own step, the rest after it has joined.
-#[test]
-fn a_newcomer_that_blocks_behind_a_long_row_of_dead_waiters_gets_the_lock() {
-    let (_server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    client.run_many((0..600).map(|n| format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE PATIENCE 1")));
-    let all_asked = client.now();
-    wait_until("all are dead", || client.now() > all_asked + 5);
-    let replies = client.run_many(["DEL k", "FAIRLOCK.ACQUIRE k x WAIT 60000"]);
-    assert!(matches!(replies[1], Value::Int(1..)), "{replies:?}");
-    assert_eq!(client.holders("k"), "[x, 1]");
-    client.assert_reply("EXISTS redisson_lock_queue:{k}", "0");
 }
 
 #[test]

@@ -116,8 +116,11 @@ fn a_token_that_was_read_is_kept_if_another_reply_of_its_length_is_lost() {
 
 const STALL: Duration = Duration::from_secs(4);
 
-/// Waits that end during a stall, which sends a release for each while it lasts.
-fn waits_that_end_unheard(server: &Server, stall: impl FnOnce(&mut dyn FnMut())) {
+/// The server stands still for a command; what was sent meanwhile is read by the threads. While the process is stopped:
+/// `stalls`.
+#[test]
+fn a_release_that_came_in_time_serves_a_waiter_whose_time_ended_unheard() {
+    let server = server();
     let mut client = server.connect();
     let mut pairs: Vec<_> = (0..4)
         .map(|n| {
@@ -130,16 +133,14 @@ fn waits_that_end_unheard(server: &Server, stall: impl FnOnce(&mut dyn FnMut()))
         waiting.send(&format!("FAIRLOCK.ACQUIRE k{n} b WAIT 3000"));
     }
     wait_until("all wait", || server.blocked() == pairs.len());
-    let mut in_time = true;
     // The stall may have begun long before this test is told so.
     let over = Instant::now() + STALL;
-    stall(&mut || {
-        for (n, (_, releasing)) in pairs.iter_mut().enumerate() {
-            releasing.send(&format!("FAIRLOCK.RELEASE k{n} a"));
-        }
-        in_time = start.elapsed() < Duration::from_millis(2900);
-        sleep(STALL);
-    });
+    begin(&server, &mut Wire::new(server.port), "DEBUG SLEEP 4");
+    for (n, (_, releasing)) in pairs.iter_mut().enumerate() {
+        releasing.send(&format!("FAIRLOCK.RELEASE k{n} a"));
+    }
+    let in_time = start.elapsed() < Duration::from_millis(2900);
+    sleep(STALL);
     for (waiting, releasing) in &mut pairs {
         assert_eq!(releasing.line(), ":0");
         // Else this machine was too slow: the release was sent too late, or no thread was given the time to read it.
@@ -147,19 +148,4 @@ fn waits_that_end_unheard(server: &Server, stall: impl FnOnce(&mut dyn FnMut()))
             assert!(waiting.token() > 0);
         }
     }
-}
-
-#[test]
-fn a_release_that_came_in_time_during_a_command_serves_a_waiter_whose_time_ended_unheard() {
-    let server = server();
-    waits_that_end_unheard(&server, |release| {
-        begin(&server, &mut Wire::new(server.port), "DEBUG SLEEP 4");
-        release();
-    });
-}
-
-#[test]
-fn a_release_that_came_in_time_while_stopped_serves_a_waiter_whose_time_ended_unheard() {
-    let server = server();
-    waits_that_end_unheard(&server, |release| server.while_stopped(release));
 }

@@ -61,12 +61,8 @@ fn bear_strangers(options: &str) {
 }
 
 #[test]
-fn a_client_without_a_password_cannot_end_the_server() {
+fn a_client_without_a_password_cannot_end_the_server_nor_that_of_a_cluster() {
     bear_strangers("");
-}
-
-#[test]
-fn nor_that_of_a_cluster() {
     bear_strangers("--cluster-enabled yes");
 }
 

@@ -76,26 +76,6 @@ fn one_client_fills_a_queue_up_to_max_waiters_and_no_further() {
 }
 
 #[test]
-fn a_transaction_is_bounded_as_its_commands_are() {
-    let (server, mut client) = Server::connected_with(&["--fairlock.max-waiters", "1000"]);
-    client.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
-    let before = memory(&server);
-    client.run("MULTI");
-    let ask = |number| format!("FAIRLOCK.ACQUIRE k w{number} ENQUEUE");
-    send_all(&mut client, (0..MAX_WAITERS).map(ask), "");
-    client.run("EXEC");
-    assert_eq!(client.int("LLEN redisson_lock_queue:{k}"), 1_000);
-    client.run("MULTI");
-    let hold = |_| "FAIRLOCK.ACQUIRE k holder ONCE".to_owned();
-    send_all(&mut client, (0..MAX_WAITERS).map(hold), "");
-    client.run("EXEC");
-    drop(client);
-    wait_until("the memory is given back", || {
-        memory(&server) - before < 2_000_000
-    });
-}
-
-#[test]
 fn a_call_of_a_script_with_a_hundred_thousand_keys_costs_a_look_at_each() {
     let (server, mut client) = Server::connected();
     for digest in [

@@ -1,6 +1,6 @@
 //! A replica only follows; one that becomes the master takes every lock up where it stood.
 
-use fairlock_testing::{Client, Listener, Server, follow, have_changed_roles, lua, wait_until};
+use fairlock_testing::{Client, Listener, Server, follow, have_changed_roles, wait_until};
 
 use super::replication::same_keys;
 use crate::scene::{AOF, DEADLINES, QUEUE};
@@ -235,30 +235,6 @@ fn tokens_grow_after_a_restart_and_a_flush_though_they_were_ahead_of_the_clock()
     let mut client = server.connect();
     client.run("FLUSHALL");
     assert!(client.int("FAIRLOCK.ACQUIRE k a") > last);
-}
-
-#[test]
-fn scripts_go_on_with_the_lock_at_a_server_without_the_module_and_back() {
-    let (master, plain) = (Server::start(), Server::without_module(&[]));
-    follow(&plain, &master);
-    let mut client = master.connect();
-    client.int("FAIRLOCK.ACQUIRE k u:1 LEASE 600000");
-    client.enqueue(["u:2", "u:3"]);
-    same_keys(&master, &plain);
-    drop(master);
-    let mut client = promote(&plain);
-    lua::load(&mut client);
-    client.assert_reply("LUA.RELEASE k u:1 ALL", "0");
-    client.assert_start("LUA.ACQUIRE k u:3 ENQUEUE", "[2, ");
-    client.int("LUA.ACQUIRE k u:2 ENQUEUE");
-    let back = Server::start();
-    follow(&back, &plain);
-    same_keys(&plain, &back);
-    drop(plain);
-    let mut client = promote(&back);
-    let waiter = back.block("FAIRLOCK.ACQUIRE k u:3");
-    client.assert_reply("FAIRLOCK.RELEASE k u:2", "0");
-    assert!(waiter.int() > 0);
 }
 
 #[test]

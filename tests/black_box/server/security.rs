@@ -1,10 +1,8 @@
 //! Clients that mean harm: they may use some locks, and try to read, block or free others, by names
 //! and owners built for it, or without any permission.
 
-use fairlock_testing::commands::{COMMANDS, Command, SCRIPTS, calls_of_a_lock, of_a_lock, on};
-use fairlock_testing::{Client, Listener, Server, Wire, follow};
-
-use crate::scene::AOF;
+use fairlock_testing::commands::{Command, calls_of_a_lock, of_a_lock, on};
+use fairlock_testing::{Client, Listener, Server};
 
 /// A connection of a user with these permissions.
 pub fn user(server: &Server, name: &str, permissions: &str) -> Client {
@@ -137,83 +135,6 @@ fn what_one_user_writes_into_its_token_does_not_use_up_those_of_others() {
         assert!((now..now + year / 2).contains(&token), "{token}");
         admin.int("FAIRLOCK.RELEASE other o");
     }
-}
-
-#[test]
-fn every_command_needs_auth() {
-    let (server, mut admin) = Server::connected_with(&["--fairlock.intercept-eval", "yes"]);
-    admin.int("FAIRLOCK.ACQUIRE a o LEASE 600000");
-    admin.run("FAIRLOCK.ACQUIRE a w ENQUEUE");
-    let before = contents(&mut admin);
-    let own = COMMANDS.iter().flat_map(Command::calls);
-    let own = own.chain(SCRIPTS.map(str::to_owned));
-    let mut calls: Vec<_> = own.map(|call| on(&call, "a")).collect();
-    calls.extend(
-        [
-            "EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 a 1 o",
-            "EVAL return 1 0",
-            "INFO fairlock",
-            "COMMAND DOCS fairlock.acquire",
-        ]
-        .map(str::to_owned),
-    );
-    // First the default user has a password, then it is off.
-    admin.run("ACL SETUSER root on >secret ~* &* +@all");
-    for close in ["CONFIG SET requirepass secret", "ACL SETUSER default off"] {
-        admin.assert_reply(close, "OK");
-        let mut stranger = Wire::new(server.port);
-        assert_eq!(stranger.id, 0, "not told");
-        for command in &calls {
-            stranger.send(command);
-            let error = stranger.line();
-            assert!(error.starts_with("-NOAUTH "), "{command}: {error}");
-        }
-        stranger.send("HELLO 3 AUTH default wrong\nFAIRLOCK.BREAK a");
-        assert!(stranger.line().starts_with("-WRONGPASS "));
-        assert!(stranger.line().starts_with("-NOAUTH "));
-        assert_eq!(contents(&mut admin), before);
-    }
-    let mut root = Wire::new(server.port);
-    root.send("AUTH root secret\nFAIRLOCK.BREAK a");
-    assert_eq!(root.line(), "+OK");
-    assert_eq!(root.line(), ":1");
-}
-
-/// Protocol commands inside an owner, for code that ignores its length.
-const SMUGGLED: &[u8] = b"x\r\n*1\r\n$8\r\nFLUSHALL\r\n+OK\r\n\0\n# a line of the log";
-
-#[test]
-fn nothing_is_smuggled_into_replies_files_replicas_or_the_log() {
-    let server = Server::with(AOF);
-    let replica = Server::start();
-    follow(&replica, &server);
-    let mut client = server.connect();
-    client.run("SET precious 1");
-    let lock = [b"k", SMUGGLED].concat();
-    for owner in [SMUGGLED, b"$-1\r\n"] {
-        for way in [&b"ENQUEUE"[..], b"NOWAIT"] {
-            client
-                .raw(&[b"FAIRLOCK.ACQUIRE", &lock, owner, way])
-                .expect("a reply");
-        }
-    }
-    let queue = client.raw(&[b"FAIRLOCK.QUEUE", &lock]);
-    let info = client.raw(&[b"FAIRLOCK.INFO", &lock]);
-    assert!(format!("{info:?}").contains("FLUSHALL"), "{info:?}");
-    client.assert_reply("PING", "PONG");
-    client.run("WAIT 1 30000");
-    let mut at_replica = replica.connect();
-    at_replica.assert_reply("GET precious", "1");
-    assert_eq!(at_replica.run("DBSIZE"), client.run("DBSIZE"));
-    assert!(!server.log().contains("# a line of the log"));
-    let server = server.kill_and_restart();
-    let mut client = server.connect();
-    client.assert_reply("GET precious", "1");
-    let again = client.raw(&[b"FAIRLOCK.QUEUE", &lock]);
-    let owners =
-        |reply: &Result<redis::Value, String>| format!("{reply:?}").matches("bulk").count();
-    assert_eq!(owners(&again), owners(&queue));
-    assert!(!server.log().contains("# a line of the log"));
 }
 
 /// What SECURITY.md tells operators to set.
