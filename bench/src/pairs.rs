@@ -2,8 +2,7 @@
 
 use anyhow::{Result, bail};
 use fairlock_testing::lua::{self, sha1};
-use fairlock_testing::redisson::harvest::script;
-use fairlock_testing::redisson::keys;
+use fairlock_testing::redisson;
 use fairlock_testing::resp::{Reply, packed};
 
 use crate::crowd::{Member, encode};
@@ -14,6 +13,8 @@ pub const PAIRS: usize = 8;
 /// Different batches of a connection: together 32 locks.
 const BATCHES: usize = 4;
 const LEASE: &[u8] = b"30000";
+/// A time that a client's clock could show.
+const NOW: u64 = 1_790_000_000_000;
 
 /// The expected answer to a command.
 #[derive(Clone, Copy, Debug)]
@@ -145,59 +146,15 @@ pub fn pairs(manner: Manner, connection: u32) -> Batches {
                 }
             }
             Manner::Redisson => {
-                let names = Names::of(key, connection);
-                encode(out, &names.try_lock(id));
-                encode(out, &names.unlock(id));
-                encode(out, &[b"DEL", names.latch()]);
+                let latch = &connection.to_string();
+                for role in ["try-lock", "unlock"] {
+                    let times = [30_000, 300_000, NOW];
+                    let call = redisson::call_by_digest(role, (key, owner), latch, times);
+                    out.extend(packed(&call));
+                }
+                let [.., latch] = redisson::keys(key, latch);
+                encode(out, &[b"DEL", latch.as_bytes()]);
             }
         }
     })
-}
-
-/// The keys and the channel of a lock as Redisson names them.
-pub struct Names([String; 5]);
-
-/// A time that a client's clock could show.
-const NOW: &[u8] = b"1790000000000";
-const WAIT: &[u8] = b"300000";
-
-impl Names {
-    /// Those of a lock; the latch is of one client's unlocking.
-    pub fn of(lock: &str, client: u32) -> Self {
-        Self(keys(lock, &format!("{client:032}")))
-    }
-
-    /// The channel on which an owner is woken.
-    pub fn wake_up(&self, owner: &str) -> String {
-        format!("{}:{owner}", self.0[3])
-    }
-
-    /// The key that tells a repeated unlock from a second one.
-    pub fn latch(&self) -> &[u8] {
-        self.0[4].as_bytes()
-    }
-
-    /// A call of Redisson's script for a role, with so many keys.
-    fn call<'a>(&'a self, role: &str, keys: &'a [u8], arguments: &[&'a [u8]]) -> Vec<&'a [u8]> {
-        let script = script(role);
-        let mut words: Vec<&[u8]> = vec![b"EVALSHA", script.sha1.as_bytes(), keys];
-        words.extend(script.keys_of(&self.0).iter().map(String::as_bytes));
-        words.extend(arguments);
-        words
-    }
-
-    fn try_lock<'a>(&'a self, owner: &'a [u8]) -> Vec<&'a [u8]> {
-        self.call("try-lock", b"3", &[LEASE, owner, NOW, WAIT])
-    }
-
-    /// Takes the lock or joins the queue, at the client's time `now`.
-    pub fn lock<'a>(&'a self, lease: &'a [u8], owner: &'a [u8], now: &'a [u8]) -> Vec<&'a [u8]> {
-        self.call("lock", b"3", &[lease, owner, WAIT, now])
-    }
-
-    /// Gives up one hold.
-    pub fn unlock<'a>(&'a self, owner: &'a [u8]) -> Vec<&'a [u8]> {
-        let arguments = [b"0", LEASE, owner, NOW, b"publish", b"13500"];
-        self.call("unlock", b"5", &arguments)
-    }
 }

@@ -115,21 +115,3 @@ fn output(directory: &Path, program: &str, arguments: &[&str]) -> Result<String>
     let output = output.with_context(|| program.to_owned())?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_shown_with_as_many_digits_as_they_deserve() {
-        for (value, shown) in [
-            (0.614, "0.61"),
-            (12.34, "12.3"),
-            (123.4, "123"),
-            (1_234_567.0, "1,234,567"),
-            (f64::NAN, "-"),
-        ] {
-            assert_eq!(show(value), shown);
-        }
-    }
-}

@@ -6,12 +6,11 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
-use fairlock_testing::lua;
 use fairlock_testing::resp::{Reply, packed};
+use fairlock_testing::{lua, redisson};
 
 use super::{KEY, LEASE};
 use crate::crowd::{Member, encode};
-use crate::pairs::Names;
 
 /// How a client asks, and how it gives the lock back.
 enum Words {
@@ -24,8 +23,9 @@ enum Words {
 /// One client.
 pub struct Waiting {
     words: Words,
-    names: Names,
     owner: String,
+    /// What Redisson calls the lock by.
+    keys: [String; 5],
     greeted: bool,
     subscribed: bool,
     /// Answers to what it sent when it released the lock, which come before that to the next question.
@@ -40,26 +40,19 @@ pub struct Waiting {
 impl Waiting {
     /// A client of `FAIRLOCK.ACQUIRE ... ENQUEUE`.
     pub fn polling(number: u32) -> Self {
-        let (owner, name) = (owner(number), KEY.as_bytes());
-        let owner = owner.as_bytes();
-        let ask = packed(&[
-            b"FAIRLOCK.ACQUIRE",
-            name,
-            owner,
-            b"ENQUEUE",
-            b"LEASE",
-            LEASE,
-        ]);
-        let release = packed(&[b"FAIRLOCK.RELEASE", name, owner]);
-        Self::new(Words::Same { ask, release }, number)
+        Self::same(number, |words| packed(words))
     }
 
     /// A client that sends the commands as scripts.
     pub fn by_scripts(number: u32) -> Self {
-        let call = |words: &[&str]| packed(&lua::call(words));
+        Self::same(number, |words| packed(&lua::call(words)))
+    }
+
+    fn same(number: u32, command: impl Fn(&[&str]) -> Vec<u8>) -> Self {
         let (owner, lease) = (owner(number), String::from_utf8_lossy(LEASE));
-        let ask = call(&["ACQUIRE", KEY, &owner, "ENQUEUE", "LEASE", &lease]);
-        let release = call(&["RELEASE", KEY, &owner]);
+        let acquire = ["FAIRLOCK.ACQUIRE", KEY, &owner];
+        let ask = command(&[&acquire[..], &["ENQUEUE", "LEASE", &lease]].concat());
+        let release = command(&["FAIRLOCK.RELEASE", KEY, &owner]);
         Self::new(Words::Same { ask, release }, number)
     }
 
@@ -71,8 +64,8 @@ impl Waiting {
     fn new(words: Words, number: u32) -> Self {
         Self {
             words,
-            names: Names::of(KEY, number),
             owner: owner(number),
+            keys: redisson::keys(KEY, &number.to_string()),
             greeted: false,
             subscribed: false,
             unanswered: 0,
@@ -86,13 +79,18 @@ impl Waiting {
     fn ask(&self, out: &mut Vec<u8>) {
         match &self.words {
             Words::Same { ask, .. } => out.extend(ask),
-            Words::Redisson => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH);
-                let now = now.unwrap_or_default().as_millis().to_string();
-                let owner = self.owner.as_bytes();
-                encode(out, &self.names.lock(LEASE, owner, now.as_bytes()));
-            }
+            Words::Redisson => self.call("lock", out),
         }
+    }
+
+    /// A call of Redisson's script for a role, at the client's time.
+    fn call(&self, role: &str, out: &mut Vec<u8>) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_millis();
+        let times = [600_000, 300_000, u64::try_from(now).unwrap_or(0)];
+        let (_, latch) = self.keys[4].rsplit_once(':').unwrap_or_default();
+        let names = (KEY, &self.owner[..]);
+        out.extend(packed(&redisson::call_by_digest(role, names, latch, times)));
     }
 
     fn hand_on(&mut self, out: &mut Vec<u8>) {
@@ -105,8 +103,8 @@ impl Waiting {
                 self.unanswered = 1;
             }
             Words::Redisson => {
-                encode(out, &self.names.unlock(self.owner.as_bytes()));
-                encode(out, &[b"DEL", self.names.latch()]);
+                self.call("unlock", out);
+                encode(out, &[b"DEL", self.keys[4].as_bytes()]);
                 self.unanswered = 2;
             }
         }
@@ -143,7 +141,7 @@ fn owner(number: u32) -> String {
 impl Member for Waiting {
     fn begin(&mut self, out: &mut Vec<u8>) {
         encode(out, &[b"HELLO", b"3"]);
-        let channel = self.names.wake_up(&self.owner);
+        let channel = format!("{}:{}", self.keys[3], self.owner);
         encode(out, &[b"SUBSCRIBE", channel.as_bytes()]);
         self.ask(out);
     }

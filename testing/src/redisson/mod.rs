@@ -38,7 +38,29 @@ pub fn keys(lock: &str, latch: &str) -> [String; 5] {
 
 /// The words of a call of the newest release's script for a role, by its text, for an owner of a lock, with a lease, a
 /// patience and the client's time.
-pub fn call(role: &str, (lock, owner): (&str, &str), latch: &str, times: [u64; 3]) -> Vec<String> {
+pub fn call(role: &str, of: (&str, &str), latch: &str, times: [u64; 3]) -> Vec<String> {
+    let text = String::from_utf8(harvest::script(role).text.clone()).expect("a text");
+    words(["EVAL", &text], role, of, latch, times)
+}
+
+/// The same, by its digest.
+pub fn call_by_digest(role: &str, of: (&str, &str), latch: &str, times: [u64; 3]) -> Vec<String> {
+    words(
+        ["EVALSHA", &harvest::script(role).sha1],
+        role,
+        of,
+        latch,
+        times,
+    )
+}
+
+fn words(
+    begin: [&str; 2],
+    role: &str,
+    (lock, owner): (&str, &str),
+    latch: &str,
+    times: [u64; 3],
+) -> Vec<String> {
     let (script, keys) = (harvest::script(role), keys(lock, latch));
     let keys = script.keys_of(&keys);
     let [lease, patience, now] = times.map(|time| time.to_string());
@@ -52,8 +74,9 @@ pub fn call(role: &str, (lock, owner): (&str, &str), latch: &str, times: [u64; 3
         "latch" => "13500".to_owned(),
         _ => "0".to_owned(),
     };
-    let text = String::from_utf8(script.text.clone()).expect("a text");
-    let mut words = vec!["EVAL".to_owned(), text, keys.len().to_string()];
+    let mut words = [begin[0], begin[1], &keys.len().to_string()]
+        .map(str::to_owned)
+        .to_vec();
     words.extend_from_slice(keys);
     let names = arguments(role).iter().take(script.arguments);
     words.extend(names.map(argument));

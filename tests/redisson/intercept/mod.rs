@@ -24,18 +24,11 @@ fn call(role: &str) -> Vec<String> {
 }
 
 fn call_by(role: &str, lock: &str, owner: &str) -> Vec<String> {
-    let mut words = text_by(role, lock, owner);
-    "EVALSHA".clone_into(&mut words[0]);
-    words[1].clone_from(&script(role).sha1);
-    words
+    redisson::call_by_digest(role, (lock, owner), "1f", [30_000, 300_000, now()])
 }
 
 fn by_text(role: &str) -> Vec<String> {
-    text_by(role, "k", "a:1")
-}
-
-fn text_by(role: &str, lock: &str, owner: &str) -> Vec<String> {
-    redisson::call(role, (lock, owner), "1f", [30_000, 300_000, now()])
+    redisson::call(role, ("k", "a:1"), "1f", [30_000, 300_000, now()])
 }
 
 /// A client of a server that has the scripts.
