@@ -131,9 +131,3 @@ pub fn show(words: &Words) -> String {
         .collect();
     words.join(" ")
 }
-
-/// Sends bytes that are not a command and leaves; the server may close the connection first.
-pub fn garbage(port: u16, bytes: &[u8]) {
-    let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    let _ = socket.write_all(bytes);
-}

@@ -5,7 +5,7 @@ use fairlock_testing::forms::form;
 
 use crate::grammar::{ANYTHING, CONTENTS, Dumps, FAIRLOCK, SERVER, fill, spoil};
 use crate::scripts::{self, Script};
-use crate::words::{Words, bytes};
+use crate::words::Words;
 
 /// One thing that a client does.
 #[derive(Debug)]
@@ -20,8 +20,6 @@ pub enum Step {
     Kill,
     /// It unblocks another client, with an error or as if its time was up.
     Unblock(bool),
-    /// It sends bytes that are not a command, on a connection of its own.
-    Garbage(Vec<u8>),
 }
 
 /// What steps are made from.
@@ -86,7 +84,6 @@ pub fn step(dice: &mut Dice, material: &Material) -> Step {
         70..=74 => Step::HangUp,
         75..=78 => Step::Kill,
         79..=88 => Step::Unblock(dice.bool()),
-        89 => Step::Garbage(garbage(dice)),
         90 => {
             let few = commands(dice, material, 3);
             let policy = dice.pick(&["noeviction", "allkeys-random", "volatile-ttl"]);
@@ -127,15 +124,4 @@ fn transaction(dice: &mut Dice, material: &Material) -> Step {
     }
     all.push(words(if dice.one_in(8) { "DISCARD" } else { "EXEC" }));
     Step::Send(all)
-}
-
-fn garbage(dice: &mut Dice) -> Vec<u8> {
-    let starts: [&[u8]; 5] = [
-        b"*3\r\n$16\r\nFAIRLOCK.ACQUIRE\r\n$-1\r\n",
-        b"*2\r\n$13\r\nFAIRLOCK.INFO\r\n$99999999999\r\n",
-        b"*1000000000\r\n",
-        b"FAIRLOCK.ACQUIRE k \"a\r\n",
-        b"",
-    ];
-    [dice.pick(&starts), &bytes(dice), b"\r\n"].concat()
 }
