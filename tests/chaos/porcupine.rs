@@ -40,19 +40,13 @@ fn program() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("porcupine");
-        let mut go = go(&["build", "-o"]);
-        let (output, text) = said(go.arg(&path).arg("."));
+        let mut go = Command::new("go");
+        go.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/porcupine"));
+        go.env("GOWORK", "off").env("GOFLAGS", "-mod=readonly");
+        let (output, text) = said(go.args(["build", "-o"]).arg(&path).arg("."));
         assert!(output.status.success(), "{text}");
         path
     })
-}
-
-fn go(words: &[&str]) -> Command {
-    let mut go = Command::new("go");
-    go.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/porcupine"));
-    go.env("GOWORK", "off").env("GOFLAGS", "-mod=readonly");
-    go.args(words);
-    go
 }
 
 /// How a program ended, and all that it has said.
@@ -92,13 +86,5 @@ mod tests {
         for (case, is_refused) in cases.iter().zip(refused(&histories)) {
             assert_eq!(is_refused, case.expected == "refused", "{}", case.text);
         }
-    }
-
-    #[test]
-    fn it_is_formatted_and_go_has_nothing_to_say() {
-        let (output, text) = said(&mut go(&["vet", "."]));
-        assert!(output.status.success(), "{text}");
-        let (_, unformatted) = said(Command::new("gofmt").args(["-l", "tests/porcupine"]));
-        assert_eq!(unformatted, "");
     }
 }

@@ -15,6 +15,9 @@ pub struct Attempt {
     pub way: Way,
     /// The shortest that it asked for.
     pub lease: Micros,
+    /// When it first asked, and when it asked for the last time before it was granted.
+    pub began: Micros,
+    pub asked: Micros,
     /// Since then its place in the queue, if it has one, is certainly kept.
     pub placed_since: Micros,
     /// The last reply.
@@ -69,6 +72,8 @@ impl Followed {
             client: call.client,
             way,
             lease,
+            began: call.invoked,
+            asked: call.invoked,
             placed_since: call.invoked,
             ended: call.answered,
             unread: call.unread,
@@ -87,7 +92,7 @@ impl Followed {
     fn step(&mut self, history: &History, call: &Call, lease: Micros) {
         let attempt = &mut self.attempt;
         attempt.lease = attempt.lease.min(lease);
-        (attempt.ended, attempt.unread) = (call.answered, call.unread);
+        (attempt.asked, attempt.ended, attempt.unread) = (call.invoked, call.answered, call.unread);
         if let Answer::Refused(error) = &call.answer {
             // No server knows more about the client than before.
             self.refused.get_or_insert(call.answered);

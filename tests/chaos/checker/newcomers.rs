@@ -7,64 +7,26 @@
 //!
 //! [`order`]: super::order
 
-use std::collections::BTreeMap;
-
 use super::attempts::Attempt;
 use super::order::tokens_are_lost;
 use super::{Kind, Part, Violation};
-use crate::history::{Answer, Call, Micros, Request, Sight};
-
-/// A request that was answered by a token.
-#[derive(Clone, Copy)]
-struct Grant {
-    client: usize,
-    /// When the client first asked in this attempt.
-    began: Micros,
-    invoked: Micros,
-    answered: Micros,
-    token: i64,
-}
+use crate::history::Sight;
 
 pub fn check(part: &Part) -> Vec<Violation> {
-    let grants = grants_of(part);
-    let attempts = part.attempts.values().flatten();
-    let found = attempts.filter_map(|attempt| {
+    let attempts = || part.attempts.values().flatten();
+    let mut grants: Vec<&Attempt> = attempts().filter(|of| of.token.is_some()).collect();
+    grants.sort_by_key(|grant| grant.asked);
+    let found = attempts().filter_map(|attempt| {
         let by = overtaken_by(part, attempt, &grants)?;
         let both = [attempt.client, by.client];
-        Some(Violation::of(Kind::Barged, part.lock, &both, by.answered))
+        Some(Violation::of(Kind::Barged, part.lock, &both, by.ended))
     });
     found.collect()
 }
 
-/// In the order in which they were asked for.
-fn grants_of(part: &Part) -> Vec<Grant> {
-    let mut began: BTreeMap<(usize, u64), Micros> = BTreeMap::new();
-    let mut grants = Vec::new();
-    for call in &part.calls {
-        let began = began.entry((call.client, call.attempt));
-        let began = *began.or_insert(call.invoked);
-        grants.extend(granted(call, began));
-    }
-    grants.sort_by_key(|grant| grant.invoked);
-    grants
-}
-
-fn granted(call: &Call, began: Micros) -> Option<Grant> {
-    match (call.request, &call.answer) {
-        (Request::Acquire { .. }, Answer::Granted(Some(token))) => Some(Grant {
-            client: call.client,
-            began,
-            invoked: call.invoked,
-            answered: call.answered,
-            token: *token,
-        }),
-        _ => None,
-    }
-}
-
 /// The first that came while the attempt waited, and was served before it.
-fn overtaken_by(part: &Part, attempt: &Attempt, grants: &[Grant]) -> Option<Grant> {
-    let token = attempt.token.filter(|_| attempt.protected)?;
+fn overtaken_by<'a>(part: &Part, attempt: &Attempt, grants: &[&'a Attempt]) -> Option<&'a Attempt> {
+    attempt.token.filter(|_| attempt.protected)?;
     let first = (part.sights).partition_point(|sight| sight.from < attempt.placed_since);
     let during = part.sights[first..].iter();
     let during = during.take_while(|sight| sight.to <= attempt.ended);
@@ -73,12 +35,12 @@ fn overtaken_by(part: &Part, attempt: &Attempt, grants: &[Grant]) -> Option<Gran
         .copied()
         .collect();
     let since = waiting.first()?;
-    let came = grants.partition_point(|grant| grant.invoked <= since.to);
+    let came = grants.partition_point(|grant| grant.asked <= since.to);
     let came = grants[came..].iter();
-    let came = came.take_while(|grant| grant.invoked < attempt.ended);
-    let mut served_before = came.filter(|grant| grant.token < token);
+    let came = came.take_while(|grant| grant.asked < attempt.ended);
+    let mut served_before = came.filter(|grant| grant.token < attempt.token);
     let by = served_before.find(|grant| {
-        let until = attempt.ended.max(grant.answered);
+        let until = attempt.ended.max(grant.ended);
         comes_from_outside(part, grant, &waiting)
             && !tokens_are_lost(part.history, since.from, until)
     });
@@ -87,8 +49,8 @@ fn overtaken_by(part: &Part, attempt: &Attempt, grants: &[Grant]) -> Option<Gran
 
 /// Whether the client was neither a waiter nor a holder when the waiter was last seen before it asked.
 /// A script that runs as Lua can drop a living waiter, which the server puts back: that sight may be of between.
-fn comes_from_outside(part: &Part, grant: &Grant, waiting: &[&Sight]) -> bool {
-    let before = waiting.partition_point(|sight| sight.to < grant.invoked);
+fn comes_from_outside(part: &Part, grant: &Attempt, waiting: &[&Sight]) -> bool {
+    let before = waiting.partition_point(|sight| sight.to < grant.asked);
     let Some(last) = waiting[..before].last() else {
         return false;
     };
