@@ -41,7 +41,7 @@ pub fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
     let is_beside = table(|table| table.tracked_twin(|| lock.db, &lock.name).is_some());
     let is_known = !work.is_touch_only()
         || table(|table| table.looks_after(lock, config::intercept_eval()))
-        || !is_beside && shall_track(ctx, lock, work.touch);
+        || shall_track(ctx, lock, work.touch);
     if !is_known || !ctx.select_db(lock.db) {
         return false;
     }
@@ -77,8 +77,8 @@ pub fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
     true
 }
 
-/// Whether to track a touched lock that is not tracked yet. An event of a queue key names two locks, `a` and `{a}`. A
-/// lock whose slot has not come to this node yet is looked at again soon.
+/// Whether to track a touched lock that is not tracked yet. An event of a queue key names two locks, `a` and `{a}`. One
+/// whose slot has not come to this node yet is looked at again soon, unless its twin is tracked by then.
 fn shall_track(ctx: &Ctx, lock: &LockId, touch: Option<QueueView>) -> bool {
     let was_away = table(|table| table.is_away(lock.db, &lock.name));
     let are_loaded = was_away || touch == Some(QueueView::Loaded);

@@ -4,7 +4,9 @@
 //! all clients are where the lock is, in the order of the queue.
 
 use fairlock_testing::cluster::Cluster;
+use fairlock_testing::native::library;
 use fairlock_testing::{Client, Listener, Wire, lua, wait_until};
+use tempfile::TempDir;
 
 use crate::moving::{AWAY, HOME, Move, to_and_fro, two_masters};
 use crate::scene::{
@@ -222,6 +224,27 @@ fn a_queue_that_has_arrived_is_served_without_a_request() {
     knows_the_queue(away);
     away.run("PEXPIRE k 1");
     assert_eq!(next.message(), "0");
+}
+
+#[test]
+fn a_queue_that_arrives_and_is_asked_for_by_the_other_of_two_names_keeps_no_server_awake() {
+    let dir = TempDir::new().expect("a directory");
+    let counter = library("tests/black_box/server/iterations.c", dir.path());
+    let counter = counter.to_str().expect("UTF-8");
+    let options = ["--loadmodule", counter, "--fairlock.intercept-eval", "yes"];
+    let cluster = two_masters(&options);
+    let moving = begin(&cluster);
+    assert_eq!(moving.to.asking("RPUSH redisson_lock_queue:{k} w"), "1");
+    // It is known as that of `k`, until the slot is here.
+    let mut client = moving.to.connect();
+    let arrives = format!("CLUSTER SETSLOT {} NODE {}", moving.slot, moving.to.id);
+    let asks = "FAIRLOCK.ACQUIRE {k} o ENQUEUE";
+    client.run_many([arrives.as_str(), asks]);
+    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[w, o]");
+    let before = client.int("ITERATIONS");
+    client.assert_reply("BLPOP nothing{k} 1", "(nil)");
+    let iterations = client.int("ITERATIONS") - before;
+    assert!(iterations < 200, "{iterations}");
 }
 
 #[test]
