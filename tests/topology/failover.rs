@@ -28,37 +28,25 @@ fn is_master(node: &Node) -> bool {
 /// A blocked client is told what BLPOP is told: that the server has become a replica.
 const UNBLOCKED: &str = "(error) UNBLOCKED ";
 
-/// The replica takes over by this command, and the lock goes on there.
-fn fails_over_by(command: &str) {
-    let (cluster, scene, home) = with_scene();
-    let (old, new) = (&cluster.masters[home], &cluster.replicas[home]);
-    new.assert_reply(command, "OK");
-    for waiter in scene.blocked {
-        waiter.assert_start(UNBLOCKED);
+/// The replica takes over by a command, and the lock goes on there.
+#[test]
+fn a_failover_that_is_asked_for_keeps_every_place() {
+    for options in ["", " FORCE", " TAKEOVER"] {
+        let (cluster, scene, home) = with_scene();
+        let (old, new) = (&cluster.masters[home], &cluster.replicas[home]);
+        new.assert_reply(&format!("CLUSTER FAILOVER{options}"), "OK");
+        for waiter in scene.blocked {
+            waiter.assert_start(UNBLOCKED);
+        }
+        wait_until("the replica is the master", || is_master(new));
+        goes_on(new, scene.token);
+        // The old one redirects all clients there.
+        let reply = old.connect().run("FAIRLOCK.ACQUIRE k x");
+        assert!(
+            reply.starts_with("(error) MOVED ") && reply.ends_with(&new.address()),
+            "{reply}"
+        );
     }
-    wait_until("the replica is the master", || is_master(new));
-    goes_on(new, scene.token);
-    // The old one redirects all clients there.
-    let reply = old.connect().run("FAIRLOCK.ACQUIRE k x");
-    assert!(
-        reply.starts_with("(error) MOVED ") && reply.ends_with(&new.address()),
-        "{reply}"
-    );
-}
-
-#[test]
-fn a_planned_failover_keeps_every_place() {
-    fails_over_by("CLUSTER FAILOVER");
-}
-
-#[test]
-fn a_forced_failover_keeps_every_place() {
-    fails_over_by("CLUSTER FAILOVER FORCE");
-}
-
-#[test]
-fn a_takeover_keeps_every_place() {
-    fails_over_by("CLUSTER FAILOVER TAKEOVER");
 }
 
 /// No waiter is left behind at the old master: when it is the master again, it waits for each client that it sent away

@@ -1,40 +1,23 @@
 //! Every command goes to the node of its lock's key, and finds all of the lock there.
 
 use fairlock_testing::cluster::Cluster;
-use fairlock_testing::commands::{calls_of_a_lock, on};
-
-fn three_masters() -> Cluster {
-    Cluster::start(3, 0, &[])
-}
+use fairlock_testing::commands::{SCRIPTS, calls_of_a_lock, on};
 
 #[test]
 fn every_command_is_sent_to_the_node_of_its_lock() {
-    let cluster = three_masters();
+    let cluster = Cluster::start(3, 0, &[]);
+    let keys = "COMMAND GETKEYS FAIRLOCK.EVAL s 2 orders {orders}:x orders";
+    cluster.masters[0].assert_reply(keys, "[orders, {orders}:x]");
+    let scripts = SCRIPTS.map(str::to_owned);
     for lock in ["orders", "shop{7}:x", "{a}"] {
         let (slot, home) = (cluster.slot(lock), cluster.home(lock));
         let moved = format!("(error) MOVED {slot} {}", cluster.masters[home].address());
         for (number, node) in cluster.masters.iter().enumerate() {
-            for command in calls_of_a_lock() {
+            for command in calls_of_a_lock().into_iter().chain(scripts.clone()) {
                 let command = on(&command, lock);
                 let reply = node.connect().run(&command);
                 assert_eq!(reply == moved, number != home, "{command}: {reply}");
             }
-        }
-    }
-}
-
-#[test]
-fn a_call_with_a_number_of_keys_is_sent_to_the_node_of_the_first() {
-    let cluster = three_masters();
-    let (slot, home) = (cluster.slot("orders"), cluster.home("orders"));
-    let moved = format!("(error) MOVED {slot} {}", cluster.masters[home].address());
-    for (number, node) in cluster.masters.iter().enumerate() {
-        let mut client = node.connect();
-        let keys = client.run("COMMAND GETKEYS FAIRLOCK.EVAL s 2 orders {orders}:x orders");
-        assert_eq!(keys, "[orders, {orders}:x]");
-        for words in ["s 1 orders", "s 2 orders {orders}:x"] {
-            let reply = client.run(&format!("FAIRLOCK.EVAL {words}"));
-            assert_eq!(reply == moved, number != home, "{words}: {reply}");
         }
     }
 }
