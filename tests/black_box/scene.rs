@@ -149,6 +149,14 @@ pub fn left(client: &mut Client, index: usize) -> i64 {
     left.unwrap_or_else(|| panic!("no number in {waiter}"))
 }
 
+/// The owners in a reply of QUEUE or HOLDERS, in order.
+pub fn owners(reply: &str) -> Vec<String> {
+    let rows = reply.trim_matches(['[', ']']).split("], [");
+    let owners = rows.filter_map(|row| row.split(", ").next());
+    let owners = owners.filter(|owner| !owner.is_empty());
+    owners.map(str::to_owned).collect()
+}
+
 /// What a server has written to its append-only file.
 pub fn appended(server: &Server) -> String {
     let files = fs::read_dir(server.dir().join("appendonlydir")).expect("a folder");

@@ -1,6 +1,8 @@
 //! `FAIRLOCK.HOLDERS` and `FAIRLOCK.INFO`. What holders do is in `shared/holders.rs`.
 
-use fairlock_testing::{Client, Server};
+use fairlock_testing::Server;
+
+use crate::scene::owners;
 
 #[test]
 fn a_free_lock_has_no_owner() {
@@ -12,22 +14,12 @@ fn a_free_lock_has_no_owner() {
     );
 }
 
-/// Adds holders of `k`: `h0000` and so on.
-fn share(client: &mut Client, number: usize) {
-    client.run_many(
-        (0..number).map(|n| format!("FAIRLOCK.ACQUIRE k h{n:04} SHARED 5000 LEASE 600000")),
-    );
-}
-
 #[test]
 fn very_many_holders_are_listed_in_the_order_of_their_tokens() {
     let (_server, mut client) = Server::connected();
-    share(&mut client, 2_500);
-    let reply = client.run("FAIRLOCK.HOLDERS k");
-    let holders = reply.trim_matches(['[', ']']).split("], [");
-    let names: Vec<_> = holders
-        .filter_map(|holder| holder.split(", ").next())
-        .collect();
+    let ask = |n| format!("FAIRLOCK.ACQUIRE k h{n:04} SHARED 5000 LEASE 600000");
+    client.run_many((0..2_500).map(ask));
+    let names = owners(&client.run("FAIRLOCK.HOLDERS k"));
     assert!(names.is_sorted() && names.len() == 2_500, "{names:?}");
     // Number and limit are those of all holders.
     client.int("FAIRLOCK.ACQUIRE k picky SHARED 4000");

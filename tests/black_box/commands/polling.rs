@@ -39,27 +39,6 @@ fn dead_waiters_in_a_row_cost_one_turn() {
 }
 
 #[test]
-fn a_woken_waiter_that_asks_again_keeps_its_place() {
-    // Long enough for a living waiter to answer on a busy machine.
-    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "5000"]);
-    client.int("FAIRLOCK.ACQUIRE k a");
-    for owner in ["dead", "alive"] {
-        client.run(&format!(
-            "FAIRLOCK.ACQUIRE k {owner} ENQUEUE PATIENCE 60000"
-        ));
-    }
-    let listener = Listener::new(server.port, "redisson_lock__channel:{k}:alive");
-    client.int("FAIRLOCK.RELEASE k a");
-    // It is the other one's turn, which is silent.
-    assert_eq!(listener.message(), "0");
-    client.assert_start("FAIRLOCK.ACQUIRE k alive ENQUEUE PATIENCE 60000", "[2, ");
-    wait_until("the dead head is gone", || {
-        client.int("LLEN redisson_lock_queue:{k}") == 1
-    });
-    assert!(client.int("FAIRLOCK.ACQUIRE k alive ENQUEUE") > 0);
-}
-
-#[test]
 fn a_hand_off_to_a_living_waiter_costs_one_message() {
     // Others are woken only when the head has been silent for a tenth of its turn.
     let (server, mut client) = Server::connected_with(&["--fairlock.turn", "600000"]);
@@ -74,14 +53,4 @@ fn a_hand_off_to_a_living_waiter_costs_one_message() {
         assert_eq!(listener.until_now(), [(channel, "0".to_owned())]);
         assert!(client.int(&format!("FAIRLOCK.ACQUIRE k {next} ENQUEUE")) > 0);
     }
-}
-
-#[test]
-fn a_turn_is_no_longer_than_the_waiters_own_patience() {
-    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "600000"]);
-    client.int("FAIRLOCK.ACQUIRE k a");
-    client.run("FAIRLOCK.ACQUIRE k dead ENQUEUE PATIENCE 100");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(waiter.int() > 0);
 }

@@ -2,6 +2,8 @@
 
 use fairlock_testing::Server;
 
+use crate::scene::owners;
+
 #[test]
 fn limit_shows_a_part() {
     let (_server, mut client) = Server::connected();
@@ -9,18 +11,15 @@ fn limit_shows_a_part() {
     for owner in 0..5 {
         client.run(&format!("FAIRLOCK.ACQUIRE k w{owner} ENQUEUE"));
     }
-    let owners = |reply: String| {
-        let owners: Vec<_> = reply
-            .split(['[', ','])
-            .filter(|word| word.starts_with('w'))
-            .map(str::to_owned)
-            .collect();
-        owners.join(" ")
-    };
-    assert_eq!(owners(client.run("FAIRLOCK.QUEUE k LIMIT 1 2")), "w1 w2");
-    assert_eq!(owners(client.run("FAIRLOCK.QUEUE k limit 3 -1")), "w3 w4");
-    assert_eq!(owners(client.run("FAIRLOCK.QUEUE k LIMIT 0 0")), "");
-    assert_eq!(owners(client.run("FAIRLOCK.QUEUE k LIMIT 9 1")), "");
+    for (limit, shown) in [
+        ("1 2", &["w1", "w2"][..]),
+        ("3 -1", &["w3", "w4"]),
+        ("0 0", &[]),
+        ("9 1", &[]),
+    ] {
+        let queue = client.run(&format!("FAIRLOCK.QUEUE k limit {limit}"));
+        assert_eq!(owners(&queue), shown, "{limit}");
+    }
 }
 
 #[test]

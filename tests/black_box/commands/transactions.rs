@@ -150,24 +150,6 @@ fn an_acquire_behind_a_del_does_not_overtake_the_waiter() {
     assert!(waiter.int() > 0);
 }
 
-#[test]
-fn one_transaction_can_serve_a_whole_queue_in_order() {
-    let (server, mut client) = Server::connected();
-    let token = client.int("FAIRLOCK.ACQUIRE k w0");
-    let waiters: Vec<_> = (1..=5)
-        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n}")))
-        .collect();
-    let releases: Vec<_> = (0..5).map(|n| format!("FAIRLOCK.RELEASE k w{n}")).collect();
-    let releases: Vec<&str> = releases.iter().map(String::as_str).collect();
-    assert_eq!(client.at_once(&releases), "[0, 0, 0, 0, 0]");
-    waiters.into_iter().fold(token, |last, waiter| {
-        let token = waiter.int();
-        assert!(token > last);
-        token
-    });
-    assert_eq!(client.holders("k"), "[w5, 1]");
-}
-
 /// Keys that a client watches (`Q` is the queue), a command that another one sends meanwhile, and what the first finds.
 const WATCHED: &str = "
     k -> ACQUIRE k a -> changed

@@ -106,21 +106,6 @@ fn tokens_grow_over_steps_of_the_clock() {
 }
 
 #[test]
-fn what_is_told_of_a_token_after_a_step_back_and_a_restart_outlives_the_keys() {
-    let server = Server::with_movable_clock(AOF);
-    let token = server.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    server.set_clock(-5);
-    let server = server.kill_and_restart();
-    let mut client = server.connect();
-    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a ONCE"), token);
-    // Kept in a key, as it is ahead of the clock.
-    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
-    client.assert_reply("FLUSHALL", "OK");
-    let next = client.int("FAIRLOCK.ACQUIRE k b");
-    assert!(next > token, "{next} after {token}");
-}
-
-#[test]
 fn tokens_grow_if_the_clock_is_set_back_before_the_first_one_after_a_restart() {
     let server = Server::with_movable_clock(&[]);
     let token = server.connect().int("FAIRLOCK.ACQUIRE k a");

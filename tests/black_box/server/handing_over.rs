@@ -3,7 +3,7 @@
 
 use fairlock_testing::{Blocked, Client, Server, have_changed_roles, wait_until};
 
-use super::promotion::{LONG_TURN, fail_over_behind, pair};
+use super::promotion::{LONG_TURN, fail_over_behind, pair, wait_past};
 use super::replication::same_keys;
 use crate::scene::QUEUE;
 
@@ -20,6 +20,11 @@ struct Scene {
 }
 
 fn in_the_pause(ask: &str) -> (Scene, Blocked, Blocked) {
+    in_the_pause_with(600_000, ask)
+}
+
+/// As [`in_the_pause`], where the lease of `a` ends so many milliseconds after the pause has begun.
+fn in_the_pause_with(lease: i64, ask: &str) -> (Scene, Blocked, Blocked) {
     let (old, new) = pair(LONG_TURN);
     let mut client = old.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
@@ -29,7 +34,7 @@ fn in_the_pause(ask: &str) -> (Scene, Blocked, Blocked) {
     same_keys(&old, &new);
     new.signal("STOP");
     // The replica cannot have this, and until it has, nothing may be written.
-    fail_over_behind("PEXPIRE k 600000", &mut client, &new);
+    fail_over_behind(&format!("PEXPIRE k {lease}"), &mut client, &new);
     let scene = Scene {
         old,
         new,
@@ -136,4 +141,18 @@ fn a_waiter_whose_time_was_up_can_be_killed() {
     wait_until("b has left", || scene.client.run(QUEUE) == "[c]");
     scene.b_has_left();
     assert_eq!(scene.old.blocked(), 1);
+}
+
+#[test]
+fn a_failover_that_is_given_up_serves_who_was_due_meanwhile() {
+    let (mut scene, b, c) = in_the_pause_with(1000, WITHOUT);
+    let end = scene.client.int("PEXPIRETIME k");
+    c.disconnect();
+    wait_past(&mut scene.client, end + 200);
+    scene.client.assert_reply(QUEUE, "[b, c]");
+    assert!(!b.is_done());
+    scene.gives_up();
+    assert!(b.int() > 0);
+    wait_until("c has left", || scene.client.run(QUEUE) == "[]");
+    same_keys(&scene.old, &scene.new);
 }

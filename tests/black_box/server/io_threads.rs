@@ -1,7 +1,5 @@
 //! I/O threads: a server that reads and writes on several threads runs the module's code on its main thread only.
 
-use std::io::Write as _;
-use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
 use fairlock_testing::{Server, Wire, wait_until};
@@ -64,39 +62,4 @@ fn bear_strangers(options: &str) {
 fn a_client_without_a_password_cannot_end_the_server_nor_that_of_a_cluster() {
     bear_strangers("");
     bear_strangers("--cluster-enabled yes");
-}
-
-#[test]
-fn a_lock_is_handed_over_between_connections_with_tls() {
-    let options = ["--io-threads", "4", "--tls-auth-clients", "no"];
-    let (server, port, _files) = Server::with_tls(&options);
-    let mut holder = server.connect();
-    holder.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
-    let pairs = "FAIRLOCK.ACQUIRE k *\nFAIRLOCK.RELEASE k *\n".repeat(50);
-    let connect = || -> Child {
-        let mut client = Command::new("redis-cli")
-            .args(["--tls", "--insecure", "-p", &port.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("redis-cli is there");
-        let mut input = client.stdin.take().expect("its input");
-        input.write_all(pairs.as_bytes()).expect("sent");
-        client
-    };
-    let clients: Vec<Child> = (0..6).map(|_| connect()).collect();
-    wait_until("all wait", || server.blocked() == clients.len());
-    holder.assert_reply("FAIRLOCK.RELEASE k holder", "0");
-    let said = |client: Child| -> Output { client.wait_with_output().expect("its output") };
-    let said: Vec<u8> = clients
-        .into_iter()
-        .flat_map(|client| said(client).stdout)
-        .collect();
-    let said = String::from_utf8(said).expect("text");
-    let mut tokens: Vec<u64> = said.lines().filter_map(|line| line.parse().ok()).collect();
-    assert_eq!(tokens.len(), 600, "{said}");
-    tokens.sort_unstable();
-    tokens.dedup();
-    assert_eq!(tokens.len(), 1 + 300, "{said}");
-    assert_ne!(server.count("acquisitions_handed_off"), 0);
 }

@@ -160,27 +160,6 @@ fn all_that_wait_for_a_lock_share_its_name() {
     assert!(own - theirs < 500_000, "{own} {theirs}");
 }
 
-#[test]
-fn names_that_are_not_used_any_more_are_forgotten() {
-    let (server, mut client) = Server::connected();
-    let before = memory(&server);
-    let pair = |number: usize| {
-        let name = format!("{number:0>200}");
-        [
-            format!("FAIRLOCK.ACQUIRE {name} a"),
-            format!("FAIRLOCK.ACQUIRE {name} b ENQUEUE"),
-            format!("FAIRLOCK.CANCEL {name} b"),
-            format!("FAIRLOCK.RELEASE {name} a"),
-        ]
-    };
-    send_all(&mut client, (0..20_000).flat_map(pair), "ERR");
-    client.run("FLUSHALL");
-    drop(client);
-    wait_until("they are forgotten", || {
-        memory(&server) - before < 1_500_000
-    });
-}
-
 /// How long the server's main thread has had a processor: other programs do not count.
 fn worked(server: &Server) -> Duration {
     let schedule = fs::read_to_string(format!("/proc/{}/schedstat", server.pid()));

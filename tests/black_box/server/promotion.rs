@@ -36,34 +36,6 @@ pub fn wait_past(client: &mut Client, instant: i64) {
 }
 
 #[test]
-fn a_failover_that_is_given_up_serves_who_was_due_meanwhile() {
-    let (master, replica) = pair(&[]);
-    let mut client = master.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = master.block("FAIRLOCK.ACQUIRE k b");
-    let leaving = master.block("FAIRLOCK.ACQUIRE k c");
-    same_keys(&master, &replica);
-    replica.while_stopped(|| {
-        // The replica cannot catch up; until it has, nothing may be written. The lease does not end
-        // before that.
-        fail_over_behind("PEXPIRE k 1000", &mut client, &replica);
-        let end = client.int("PEXPIRETIME k");
-        assert_ne!(
-            master.info("replication", "master_failover_state"),
-            "no-failover"
-        );
-        leaving.disconnect();
-        wait_past(&mut client, end + 200);
-        client.assert_reply(QUEUE, "[b, c]");
-        assert!(!waiter.is_done());
-        client.assert_reply("FAILOVER ABORT", "OK");
-    });
-    assert!(waiter.int() > 0);
-    wait_until("c has left", || client.run(QUEUE) == "[]");
-    same_keys(&master, &replica);
-}
-
-#[test]
 fn a_lock_that_expired_while_there_was_no_master_goes_to_the_head() {
     let (old, new) = pair(LONG_TURN);
     let mut client = old.connect();

@@ -115,28 +115,6 @@ fn names_and_owners_reach_no_key_and_no_channel_of_other_locks() {
     assert_eq!(listener.until_now(), []);
 }
 
-#[test]
-fn what_one_user_writes_into_its_token_does_not_use_up_those_of_others() {
-    let (server, mut admin) = Server::connected();
-    let mut ann = user(&server, "ann", "~app ~fairlock_token:{app} +@all");
-    let now = admin.int("FAIRLOCK.ACQUIRE app o");
-    admin.int("FAIRLOCK.RELEASE app o");
-    let year = 365 * 86_400 * 1_000_000;
-    for (forged, counts) in [
-        (i64::MAX - 1, false),
-        (now + 20 * year, false),
-        (now + year, true),
-    ] {
-        ann.run(&format!("SET fairlock_token:{{app}} {forged}"));
-        // Beyond any step of a clock it does not count, not even there.
-        assert_eq!(ann.int("FAIRLOCK.ACQUIRE app o") == forged + 1, counts);
-        ann.int("FAIRLOCK.RELEASE app o");
-        let token = admin.int("FAIRLOCK.ACQUIRE other o");
-        assert!((now..now + year / 2).contains(&token), "{token}");
-        admin.int("FAIRLOCK.RELEASE other o");
-    }
-}
-
 /// What SECURITY.md tells operators to set.
 fn users_of_the_document() -> Vec<&'static str> {
     const TEXT: &str = include_str!("../../../SECURITY.md");

@@ -1,14 +1,8 @@
 //! Each holder by itself: its lease, session, hold count and token.
 
-use fairlock_testing::{Client, Server, wait_until};
+use fairlock_testing::{Server, wait_until};
 
-/// The holders' names.
-fn names(client: &mut Client) -> Vec<String> {
-    let holders = client.run("FAIRLOCK.HOLDERS k");
-    let holders = holders.trim_matches(['[', ']']).split("], [");
-    let names = holders.map(|holder| holder.split(", ").next().unwrap_or_default().to_owned());
-    names.filter(|name| !name.is_empty()).collect()
-}
+use crate::scene::owners;
 
 #[test]
 fn a_lease_that_ends_takes_that_holder_out_and_no_other_and_lets_the_next_in() {
@@ -19,7 +13,7 @@ fn a_lease_that_ends_takes_that_holder_out_and_no_other_and_lets_the_next_in() {
     let next = server.block("FAIRLOCK.ACQUIRE k d SHARED 3 LEASE 600000");
     // No client touches the lock: only the timer can notice.
     next.int();
-    assert_eq!(names(&mut client), ["a", "c", "d"]);
+    assert_eq!(owners(&client.run("FAIRLOCK.HOLDERS k")), ["a", "c", "d"]);
     client.assert_reply("HEXISTS redisson_lock_shared:{k} b", "0");
     client.assert_reply(
         "FAIRLOCK.RELEASE k b",
@@ -69,7 +63,9 @@ fn sessions_that_end_with_their_connection_take_their_holders_out_and_no_other()
     let next = server.block("FAIRLOCK.ACQUIRE k c SHARED 21 LEASE 600000");
     drop(holder);
     next.int();
-    wait_until("all have ended", || names(&mut client) == ["a", "c"]);
+    wait_until("all have ended", || {
+        owners(&client.run("FAIRLOCK.HOLDERS k")) == ["a", "c"]
+    });
     assert_eq!(server.count("session_locks"), 0);
 }
 
