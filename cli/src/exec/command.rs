@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_child_subreaper;
-use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use signal_hook::low_level::siginfo::{Cause, Origin};
@@ -38,6 +38,8 @@ impl Running {
     /// Starts the command.
     pub fn start(args: &ExecArgs, owner: &[u8], token: i64) -> Result<Self, Failure> {
         let has_terminal = File::open("/dev/tty").is_ok();
+        // Whoever has started this program may have blocked it.
+        let _ = SigSet::from(Signal::SIGCHLD).thread_unblock();
         let ended = signal(SignalKind::child())?;
         // What the command leaves behind becomes a child of this process, so that it can be found if the lock is lost.
         // On a kernel that refuses, the command still runs under the lock.

@@ -23,6 +23,14 @@ fn they_are_passed_on_to_the_command_and_what_was_ignored_stays_ignored() {
     assert_eq!(ended.said(), "both are there\n");
 }
 
+/// As by a daemon that waits for its own children in another way, and starts programs without a thought for that.
+#[test]
+fn the_end_of_the_command_is_noticed_also_where_its_signal_came_blocked() {
+    let server = Server::start();
+    let script = "exec env --block-signal=CHLD \"$FAIRLOCK\" exec k -- sh -c 'exit 3'";
+    assert_eq!(program::in_shell(server.port, script).end().code, 3);
+}
+
 /// `top` has a screen of its own, and gives the terminal back.
 #[test]
 fn top_has_a_screen_until_it_is_told_to_end() {
