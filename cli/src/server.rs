@@ -174,7 +174,12 @@ impl Link {
 
     /// Sends a command that does not block.
     pub async fn ask(&mut self, command: &Cmd) -> Result<Value, Trouble> {
-        let reply = timeout(REPLY, self.wait_for(command)).await;
+        self.ask_within(REPLY, command).await
+    }
+
+    /// As [`Self::ask`], where the reply is waited for as long as that.
+    pub async fn ask_within(&mut self, longest: Duration, command: &Cmd) -> Result<Value, Trouble> {
+        let reply = timeout(longest, self.wait_for(command)).await;
         let reply = reply.map_err(|_| Trouble::silent(&self.target))?;
         reply.map_err(|error| Trouble::of(&error, &self.target))
     }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::failure::{Failure, LOST, tell};
 use crate::lock::Lock;
-use crate::server::{Link, PAUSE, Trouble};
+use crate::server::{Link, PAUSE, REPLY, Trouble};
 use crate::text::word;
 
 use super::request::Request;
@@ -123,17 +123,19 @@ impl<'a> Guard<'a> {
         self.safe_until = asked + lease.saturating_sub(needed);
     }
 
-    /// Gives the lock back; an error if it had been lost by then. A server that is busy is asked again.
+    /// Gives the lock back; an error if it had been lost by then. A server that is busy is asked again, a silent one may
+    /// take as long to answer.
     pub async fn release(mut self) -> Result<(), String> {
         let (key, owner) = (self.request.key(), &self.request.owner);
+        let reconnect = self.request.args.reconnect;
         let mut command = redis::cmd("FAIRLOCK.RELEASE");
         command.arg(key).arg(owner).arg("TOKEN").arg(self.token);
         let start = Instant::now();
         let mut is_said = false;
         loop {
-            match self.link.ask(&command).await {
+            match self.link.ask_within(reconnect.max(REPLY), &command).await {
                 Ok(_) => return Ok(()),
-                Err(Trouble::Passing(why)) if start.elapsed() < self.request.args.reconnect => {
+                Err(Trouble::Passing(why)) if start.elapsed() < reconnect => {
                     if !is_said {
                         let key = word(key);
                         tell(format_args!("cannot give back the lock {key} yet: {why}"));

@@ -161,6 +161,6 @@ fn without_module(address: &str) -> String {
 
 fn needs_user(address: &str) -> String {
     format!(
-        "the server at {address} wants a password, or another one: give it in the URL, redis://USER:PASSWORD@{address} (the default user: redis://:PASSWORD@{address}), best by FAIRLOCK_URL"
+        "the server at {address} wants a password, or another one: give it in the URL, //USER:PASSWORD@{address} (the default user: //:PASSWORD@{address}), best by FAIRLOCK_URL"
     )
 }

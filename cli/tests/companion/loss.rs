@@ -1,5 +1,6 @@
 //! `fairlock exec` when the lock is lost.
 
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fairlock_testing::{Server, is_alive, wait_until};
@@ -48,6 +49,19 @@ fn without_an_answer_the_command_ends_before_the_lease_can() {
         assert!(start.elapsed() < Duration::from_secs(20));
         program.end().failed(76, "its lease may end soon");
     });
+}
+
+/// The lease is longer than the server's pause: nobody can have had the lock in between.
+#[test]
+fn a_server_that_was_silent_at_the_release_may_answer_late() {
+    let server = Server::start();
+    let mut program = program::script(server.port, "", "echo ready; read line; exit 3");
+    program.wait_for("ready\n");
+    server.while_stopped(|| {
+        program.type_in("\n");
+        sleep(Duration::from_secs(6));
+    });
+    assert_eq!(program.end().code, 3);
 }
 
 /// As by Ctrl-Z. The server renews the lock for as long as there is the connection.
