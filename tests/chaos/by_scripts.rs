@@ -5,34 +5,22 @@
 //! deleted at the next ask. Until then a lock may stand free, and that is not looked for.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fairlock_testing::{Server, server, setting};
 
-use crate::actor::{GOING_OVER, start_of};
+use crate::actor::{GOING_OVER, start};
 use crate::checker::{self, Kind, Violation};
 use crate::guarantees::{alone, nothing};
 use crate::harm::{Disk, Harmer};
 use crate::history::{Harm, History, Recorder};
 use crate::plan::{Plan, Scene, plan};
-use crate::round;
+use crate::round::{self, BUSY, CLIENTS, LAST_WAIT, LOCKS};
 use crate::witness;
-use crate::world::{Load, World};
+use crate::world::World;
 use crate::written::Title;
 
-const CLIENTS: usize = 20;
-const LOCKS: usize = 3;
 /// The length of a turn in the scripts, in milliseconds.
 const TURN: u64 = 5000;
-const LOAD: Load = Load {
-    think: 10,
-    hold: 4,
-    deaths: 60,
-    look: 10,
-};
-/// At the end: dead waiters cost a turn each.
-const LAST_WAIT: Duration = Duration::from_mins(1);
-
 /// What happens in the middle of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Middle {
@@ -75,11 +63,11 @@ fn round(middle: Middle, seed: u64, milliseconds: u64) -> Vec<Violation> {
         turn: TURN * 1000,
         ..History::default()
     });
-    let world = Arc::new(World::new(recorder, LOAD, CLIENTS, LOCKS));
+    let world = Arc::new(World::new(recorder, BUSY, CLIENTS, LOCKS));
     world.set_module(false);
     let witness = witness::start(&world);
-    let mut harmer = Harmer::new(Arc::clone(&world), Disk::Always, seed, master, None);
-    let threads = start_of(&GOING_OVER, &world, seed);
+    let mut harmer = Harmer::new(Arc::clone(&world), Disk::Always, master, None);
+    let threads = start(&GOING_OVER, &world, seed);
     harmer.carry_out(&faults(seed, milliseconds, true));
     if middle != Middle::Nothing {
         load(harmer.master(), middle);

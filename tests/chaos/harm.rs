@@ -1,16 +1,13 @@
 //! Carries a plan out: does to the server, its data and its clients what the plan says, and writes
 //! down from when to when.
 
-use std::collections::VecDeque;
-use std::fs::{self, File};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use fairlock_testing::resp::Reply;
-use fairlock_testing::{Dice, Server, have_changed_roles, wait_until};
+use fairlock_testing::{Server, have_changed_roles, wait_until};
 
 use crate::history::{Harm, Micros, Part};
 use crate::plan::{Act, OPTIONS, Plan};
@@ -22,8 +19,6 @@ use crate::world::{World, key, lock_name, owner};
 pub enum Disk {
     /// Every write, before its reply.
     Always,
-    /// The append-only file, but for the last second or so.
-    Everysec,
     /// What the last snapshot has.
     Snapshots,
     /// Nothing: the replica has it.
@@ -34,7 +29,6 @@ impl Disk {
     pub fn options(self) -> &'static [&'static str] {
         match self {
             Self::Always => &["--appendonly", "yes", "--appendfsync", "always"],
-            Self::Everysec => &["--appendonly", "yes", "--appendfsync", "everysec"],
             Self::Snapshots | Self::Replica => &[],
         }
     }
@@ -52,7 +46,6 @@ struct HalfOpen {
 pub struct Harmer {
     world: Arc<World>,
     disk: Disk,
-    dice: Dice,
     /// The master, always there but while it is being restarted.
     master: Option<Server>,
     replica: Option<Server>,
@@ -60,29 +53,19 @@ pub struct Harmer {
     clock: i64,
     /// Snapshots: before the last one was begun.
     saved: Micros,
-    /// Everysec: how large the append-only file was lately.
-    sizes: VecDeque<(Micros, PathBuf, u64)>,
 }
 
 impl Harmer {
-    pub fn new(
-        world: Arc<World>,
-        disk: Disk,
-        seed: u64,
-        master: Server,
-        replica: Option<Server>,
-    ) -> Self {
+    pub fn new(world: Arc<World>, disk: Disk, master: Server, replica: Option<Server>) -> Self {
         world.set_master(&master);
         Self {
             world,
             disk,
-            dice: Dice::new(seed, usize::MAX - 1),
             master: Some(master),
             replica,
             half_open: Vec::new(),
             clock: 0,
             saved: 0,
-            sizes: VecDeque::new(),
         }
     }
 
@@ -172,35 +155,19 @@ impl Harmer {
 
     /// What has to be done between faults.
     fn keep_watch(&mut self) {
-        let now = self.world.recorder.now();
-        let (ended, open) = self.half_open.drain(..).partition(|cut| cut.until <= now);
-        self.half_open = open;
-        let ended: Vec<HalfOpen> = ended;
-        for HalfOpen { client, from, .. } in ended {
-            self.world.recorder.fault(Harm::HalfOpen { client }, from);
-        }
-        if self.disk == Disk::Everysec {
-            self.sizes.extend(self.append_only_file(now));
-            while self
-                .sizes
-                .front()
-                .is_some_and(|(at, ..)| at + 1_000_000 < now)
-            {
-                self.sizes.pop_front();
+        let recorder = &self.world.recorder;
+        let now = recorder.now();
+        self.half_open.retain(|cut| {
+            let is_open = cut.until > now;
+            if !is_open {
+                let client = cut.client;
+                recorder.fault(Harm::HalfOpen { client }, cut.from);
             }
-        }
+            is_open
+        });
     }
 
-    /// The append-only file that is being written, and its size.
-    fn append_only_file(&self, now: Micros) -> Option<(Micros, PathBuf, u64)> {
-        let last = append_only_files(self.master()).pop()?;
-        let size = fs::metadata(&last).ok()?.len();
-        Some((now, last, size))
-    }
-
-    /// Kills the server and starts it again on what is on disk. As a process that is killed loses
-    /// nothing that it has written, a machine that loses power is imitated: what was written
-    /// within the last second is cut off the end of the file.
+    /// Kills the server and starts it again on what is on disk.
     fn kill(&mut self) -> Harm {
         let mut server = self.master.take().expect("a master");
         let replies_early = server.connect().run("CONFIG GET io-threads") != "[io-threads, 1]";
@@ -212,28 +179,12 @@ impl Harmer {
             // With I/O threads a server may have replied to what it had not written.
             Disk::Always if replies_early => Some(asked),
             Disk::Always | Disk::Replica => None,
-            Disk::Everysec => Some(self.lose_the_last_second(&server)),
             Disk::Snapshots => Some(self.saved),
         };
         let server = server.kill_and_restart();
-        self.sizes.clear();
         self.world.set_master(&server);
         self.master = Some(server);
         Harm::Kill { lost_since }
-    }
-
-    /// Since when writes may be lost.
-    fn lose_the_last_second(&mut self, server: &Server) -> Micros {
-        // While the disk is busy, the server puts writes off for up to two seconds.
-        const PUT_OFF: Micros = 2_000_000;
-        let now = self.world.recorder.now();
-        let index = self.dice.usize(..self.sizes.len().max(1));
-        let chosen = self.sizes.get(index);
-        let since = chosen.map_or(now, |(at, path, size)| {
-            cut_off(&append_only_files(server), path, *size);
-            *at
-        });
-        since.saturating_sub(PUT_OFF)
     }
 
     fn snapshot(&mut self, from: Micros) {
@@ -288,34 +239,6 @@ impl Harmer {
             old.info("replication", "master_link_status") == "up"
         });
         (self.master, self.replica) = (Some(new), Some(old));
-    }
-}
-
-/// The files that a server appends to, in the order in which they were begun: while it rewrites, there are two.
-fn append_only_files(server: &Server) -> Vec<PathBuf> {
-    let Ok(files) = fs::read_dir(server.dir().join("appendonlydir")) else {
-        return Vec::new();
-    };
-    let number = |path: &PathBuf| {
-        let name = path.file_name()?.to_str()?.strip_suffix(".incr.aof")?;
-        name.rsplit('.').next()?.parse::<u64>().ok()
-    };
-    let paths = files.flatten().map(|file| file.path());
-    let mut numbered: Vec<_> = paths
-        .filter_map(|path| Some((number(&path)?, path)))
-        .collect();
-    numbered.sort();
-    numbered.into_iter().map(|(_, path)| path).collect()
-}
-
-/// Cuts a file off at a size, with all that was written to files that were begun later. A file that was rewritten
-/// meanwhile is gone, and nothing is lost.
-fn cut_off(files: &[PathBuf], last: &Path, size: u64) {
-    let mut sizes = std::iter::once(size).chain(std::iter::repeat(0));
-    for path in files.iter().skip_while(|path| *path != last) {
-        let file = File::options().write(true).open(path).expect("the file");
-        file.set_len(sizes.next().expect("a size"))
-            .expect("cut off");
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fairlock_testing::{Server, follow};
 
-use crate::actor::{self, LEASE, SCRIPTED};
+use crate::actor::{self, KINDS, LEASE, SCRIPTED};
 use crate::checker::{self, Kind, Violation};
 use crate::harm::{Disk, Harmer};
 use crate::history::{Answer, EXCLUSIVE, History, Recorder, Request};
@@ -47,7 +47,7 @@ pub fn run(disk: Disk, seed: u64, milliseconds: u64) -> Vec<Violation> {
         clients: CLIENTS,
         locks: LOCKS,
         pair: replica.is_some(),
-        aof: matches!(disk, Disk::Always | Disk::Everysec),
+        aof: disk == Disk::Always,
     };
     let recorder = Recorder::new(History {
         scripted: (0..SCRIPTED).collect(),
@@ -56,8 +56,8 @@ pub fn run(disk: Disk, seed: u64, milliseconds: u64) -> Vec<Violation> {
     });
     let world = Arc::new(World::new(recorder, BUSY, CLIENTS, LOCKS));
     let witness = witness::start(&world);
-    let mut harmer = Harmer::new(Arc::clone(&world), disk, seed, master, replica);
-    let threads = actor::start(&world, seed);
+    let mut harmer = Harmer::new(Arc::clone(&world), disk, master, replica);
+    let threads = actor::start(&KINDS, &world, seed);
     harmer.carry_out(&plan(seed, scene, milliseconds));
     finish(&world, threads, LAST_WAIT);
     witness.join().expect("no panic in the witness");
@@ -129,15 +129,14 @@ pub fn report(history: &History) {
     let mut counts = BTreeMap::<String, usize>::new();
     let mut count = |what: String| *counts.entry(what).or_default() += 1;
     for call in &history.calls {
-        match (&call.request, &call.answer) {
-            (Request::Acquire { way, limit, .. }, Answer::Granted(_)) if *limit == EXCLUSIVE => {
-                count(format!("granted {way:?}"));
+        match call.request {
+            Request::Acquire { way, limit, .. } if call.is_granted() => {
+                let shared = if limit == EXCLUSIVE { "" } else { " shared" };
+                count(format!("granted {way:?}{shared}"));
             }
-            (Request::Acquire { way, .. }, Answer::Granted(_)) => {
-                count(format!("granted {way:?} shared"));
+            _ if matches!(call.answer, Answer::Lost | Answer::NotHeld) => {
+                count(format!("{:?}", call.answer));
             }
-            (_, Answer::Lost | Answer::NotHeld) => count(format!("{:?}", call.answer)),
-            (_, Answer::Refused(_)) => count("refused".to_owned()),
             _ => (),
         }
     }

@@ -58,7 +58,8 @@ pub struct Actor {
 /// A kind of client: what one attempt is, and whether it asks SHARED.
 pub type Kind = (fn(&mut Actor) -> Result<(), Over>, bool);
 
-const KINDS: [Kind; 12] = [
+/// What clients of the module do.
+pub const KINDS: [Kind; 12] = [
     (blocking::run, false),
     (polling::run, false),
     (blocking::run, true),
@@ -91,13 +92,8 @@ fn block_or_poll(actor: &mut Actor) -> Result<(), Over> {
     blocking::run(actor)
 }
 
-/// Starts a round's clients: of each kind in turn.
-pub fn start(world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()>> {
-    start_of(&KINDS, world, seed)
-}
-
-/// As [`start`], of these kinds.
-pub fn start_of(kinds: &[Kind], world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()>> {
+/// Starts a round's clients: of each of these kinds in turn.
+pub fn start(kinds: &[Kind], world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()>> {
     let start = |number| {
         let (run, shares) = kinds[number % kinds.len()];
         let mut dice = Dice::new(seed, number);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use fairlock_testing::{Server, setting};
 
-use crate::actor::{self, SCRIPTED, fetch_scripts};
+use crate::actor::{self, KINDS, SCRIPTED, fetch_scripts};
 use crate::checker::{self, Violation};
 use crate::guarantees::alone;
 use crate::history::{History, Recorder};
@@ -48,7 +48,7 @@ fn memory_and_descriptors_stay_where_they_are() {
     let recorder = Recorder::new(history());
     let world = Arc::new(World::new(recorder, LOAD, CLIENTS, LOCKS));
     world.set_master(&server);
-    let threads = actor::start(&world, setting("CHAOS_SEED").unwrap_or(1));
+    let threads = actor::start(&KINDS, &world, setting("CHAOS_SEED").unwrap_or(1));
     let witness = witness::start(&world);
     let (rows, found) = rows(&world, &server, seconds);
     finish(&world, threads, LAST_WAIT);
