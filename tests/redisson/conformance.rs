@@ -3,16 +3,13 @@
 use std::thread;
 use std::time::Duration;
 
-use fairlock_testing::redisson::{Answer, Driver, NEWEST, each_release};
+use fairlock_testing::redisson::{Answer, Driver, each_release};
 use fairlock_testing::{Client, wait_until};
 
 use crate::interception::Interception;
 
 /// The waiters of `k`, in order.
 pub const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
-
-/// How many wait.
-const WAITERS: usize = 4;
 
 /// Does something with two clients of each release, without interception and with it.
 fn each_pair(settings: &[&str], test: impl Fn(&mut Client, &[Driver; 2])) {
@@ -73,32 +70,6 @@ pub fn nothing_is_left(client: &mut Client) {
     wait_until("nothing is left", || {
         let mut keys = client.list("KEYS *").into_iter();
         keys.all(|key| key.starts_with("redisson_unlock_latch:"))
-    });
-}
-
-#[test]
-fn threads_of_two_clients_are_served_in_the_order_they_asked() {
-    // A short patience costs no place: just enough for a woken client to come on a busy machine.
-    each_pair(&["fairLockWaitTimeout=4000"], |client, [a, b]| {
-        assert_eq!(a.run("holder", "lock k"), "true");
-        let driver = |n: usize| if n.is_multiple_of(2) { b } else { a };
-        let mut waiters = Vec::new();
-        for n in 0..WAITERS {
-            let operation = if n.is_multiple_of(3) {
-                "tryLock k 60000 60000"
-            } else {
-                "lock k"
-            };
-            waiters.push(queue(client, driver(n), &n.to_string(), operation));
-        }
-        assert_eq!(a.run("holder", "unlock k"), "done");
-        for (n, waiter) in waiters.into_iter().enumerate() {
-            // A served waiter holds the lock until the test has it unlock: no other can be inside.
-            assert_eq!(waiter.get(), "true", "waiter {n}");
-            assert_eq!(driver(n).run(&n.to_string(), "holdCount k"), "1");
-            assert_eq!(client.run(QUEUE).matches(':').count(), WAITERS - n - 1);
-            assert_eq!(driver(n).run(&n.to_string(), "unlock k"), "done");
-        }
     });
 }
 
@@ -170,31 +141,5 @@ fn dead_waiters_do_not_hold_up_the_living() {
                 assert_eq!(waiter.poll(), None);
             }
         });
-    });
-}
-
-/// Since 4.6.1.
-#[test]
-fn a_non_reentrant_lock_refuses_its_holder_and_serves_others_in_order() {
-    Interception::each(|interception| {
-        let server = interception.server(&[]);
-        let [a, b] = Driver::several([NEWEST; 2], &server, &[]);
-        let mut client = server.connect();
-        assert_eq!(a.run("1", "lock nonreentrant:k"), "true");
-        for again in ["lock", "tryLock"] {
-            let refused = a.run("1", &format!("{again} nonreentrant:k"));
-            assert!(refused.contains("IllegalMonitorState"), "{refused}");
-        }
-        let first = b.send("1", "lock nonreentrant:k");
-        wait_for_queue(&mut client, "k", 1);
-        let second = a.send("2", "lock nonreentrant:k");
-        wait_for_queue(&mut client, "k", 2);
-        assert_eq!(a.run("1", "unlock nonreentrant:k"), "done");
-        assert_eq!(first.get(), "true");
-        assert_eq!(waiting(&mut client, "k"), 1);
-        assert_eq!(b.run("1", "unlock nonreentrant:k"), "done");
-        assert_eq!(second.get(), "true");
-        assert_eq!(a.run("2", "unlock nonreentrant:k"), "done");
-        nothing_is_left(&mut client);
     });
 }
