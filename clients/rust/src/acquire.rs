@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisResult, Value};
-use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -46,7 +45,7 @@ impl Core {
         let (_here, gone) = oneshot::channel();
         let ask = Ask::new(self.clone(), name, options);
         let asked = Call::new(&self, ask.run(gone));
-        let held = asked.ended_in(Handle::current()).await?;
+        let held = asked.ended_by_a_task().await?;
         if let Some(entry) = entry {
             let entered = &mut locked(&self.state).entered;
             entered.retain(|_, hold| hold.strong_count() > 0);
@@ -95,9 +94,9 @@ impl Ask {
         let mut closing = self.caller.core.closing.subscribe();
         let granted = tokio::select! {
             biased;
-            granted = self.granted() => granted,
             _ = closing.wait_for(|is_so| *is_so) => Err(Error::closed()),
             _ = &mut gone => Err(Error::closed()),
+            granted = self.granted() => granted,
         };
         if let Err(error) = granted {
             let core = self.caller.core.clone();
@@ -106,7 +105,7 @@ impl Ask {
                 drop(closing);
                 Ok(())
             });
-            drop(timeout(LEAVE, leaving.ended_in(Handle::current())).await);
+            drop(timeout(LEAVE, leaving.ended_by_a_task()).await);
             return Err(error);
         }
         Ok(Held::new(Hold::new(self)))

@@ -2,25 +2,27 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use redis::{RedisResult, Value};
-use tokio::runtime::Id;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::caller::Caller;
 use crate::error::is_unknown;
 use crate::hold::Hold;
-use crate::keeper::Kept;
+use crate::keeper::Keeper;
 use crate::lines::{Ear, Line, locked};
 use crate::locks::Thread;
 use crate::options::new_owner;
 use crate::server::Server;
-use crate::{Error, Info, Options, Result};
+use crate::{Cause, Error, Info, Options, Result};
 
 /// So many names are remembered.
 const MAX_NAMES: usize = 10_000;
+/// How long an owner's name and channel are kept for the next wait; up to twice as long.
+const IDLE: Duration = Duration::from_mins(1);
 
 pub struct Core {
     pub options: Options,
@@ -32,7 +34,8 @@ pub struct Core {
     /// To listen. In a cluster it ends when any node is gone, and can perhaps not be opened then; those for commands go on.
     ears: Arc<Line>,
     pub state: Mutex<State>,
-    pub thread: OnceLock<Result<Thread>>,
+    pub keeper: Arc<Keeper>,
+    pub thread: Thread,
     /// Whoever is at work for this Locks has a receiver.
     pub closing: watch::Sender<bool>,
 }
@@ -44,7 +47,9 @@ pub struct State {
     pub entered: HashMap<(String, Vec<u8>), Weak<Hold>>,
     /// For each lock, the first asks are sent one after the other.
     turns: HashMap<Vec<u8>, Arc<tokio::sync::Mutex<()>>>,
-    pub kept: HashMap<Id, Kept>,
+    /// For each lock, owners that have ended cleanly and are listened for, and since when.
+    idle: HashMap<Vec<u8>, Vec<(Instant, Ear)>>,
+    is_swept: bool,
     /// By lock and owner, what callers whose owner was given have in common.
     given: HashMap<(Vec<u8>, Vec<u8>), Weak<AtomicBool>>,
     /// How many replicas a server had when it was first asked; in a cluster also each lock's server.
@@ -53,30 +58,55 @@ pub struct State {
 }
 
 impl Core {
-    pub fn new(server: Server, options: Options) -> Arc<Self> {
-        let server = Arc::new(server);
+    pub fn new(server: Server, options: Options) -> Result<Arc<Self>> {
+        let (server, keeper) = (Arc::new(server), Arc::<Keeper>::default());
         let line = || Line::new(&server, options.command_timeout);
-        Arc::new(Self {
+        Ok(Arc::new(Self {
             asks: line(),
             plain: line(),
             ears: line(),
             server,
             options,
             state: Mutex::default(),
-            thread: OnceLock::new(),
+            thread: Thread::start(keeper.clone())?,
+            keeper,
             closing: watch::Sender::new(false),
-        })
+        }))
     }
 
     /// Of the owner that is given, or else of one that has ended cleanly, and is listened for, if there is one.
-    pub fn ear(self: &Arc<Self>, name: &[u8], owner: Option<Vec<u8>>) -> Ear {
+    pub fn ear(&self, name: &[u8], owner: Option<Vec<u8>>) -> Ear {
         if owner.is_none()
-            && let Some(ear) = self.idle(name)
+            && let Some(idle) = locked(&self.state).idle.get_mut(name)
+            && let Some((_, ear)) = idle.pop()
         {
             return ear;
         }
         let common = self.common(name, owner.as_ref());
         Ear::new(&self.ears, name, owner.unwrap_or_else(new_owner), common)
+    }
+
+    /// The next wait may use it, for a minute, and as long as this runtime goes on.
+    pub fn keep_idle(self: &Arc<Self>, name: Vec<u8>, ear: Ear) {
+        let was_swept = {
+            let state = &mut *locked(&self.state);
+            let ears = state.idle.entry(name).or_default();
+            ears.push((Instant::now(), ear));
+            std::mem::replace(&mut state.is_swept, true)
+        };
+        if !was_swept {
+            tokio::spawn(Sweeper(Arc::downgrade(self)).run());
+        }
+    }
+
+    /// Whether no owner is idle any more.
+    fn sweep(&self) -> bool {
+        let idle = &mut locked(&self.state).idle;
+        idle.retain(|_, ears| {
+            ears.retain(|(since, _)| since.elapsed() < IDLE);
+            !ears.is_empty()
+        });
+        idle.is_empty()
     }
 
     /// What callers have in common whose owner was given: whether one that has left may be known to the server.
@@ -164,6 +194,13 @@ impl Core {
         is_open.then_some(()).ok_or_else(Error::closed)
     }
 
+    /// Waits end, and what is held is lost.
+    pub fn end(&self) {
+        self.closing.send_replace(true);
+        let holds = self.keeper.all().into_iter();
+        holds.for_each(|hold| hold.lose(Cause::Closed));
+    }
+
     /// All who are at work end, and then the connections.
     pub async fn close(self: Arc<Self>) -> Result<()> {
         self.end();
@@ -175,16 +212,23 @@ impl Core {
     }
 }
 
-#[cfg(test)]
-#[test]
-#[allow(clippy::unwrap_used)]
-fn what_is_kept_ends_with_its_runtime() {
-    let client = redis::Client::open("redis://127.0.0.1").unwrap();
-    let core = Core::new(client.into(), Options::default());
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let name = b"orders".to_vec();
-    runtime.block_on(async { core.keep_idle(name.clone(), core.ear(&name, None)) });
-    assert_eq!(locked(&core.state).kept.len(), 1);
-    drop(runtime);
-    assert!(locked(&core.state).kept.is_empty());
+/// Gives up owners that are idle for too long. All are given up when its runtime ends, in which they are listened for.
+struct Sweeper(Weak<Core>);
+
+impl Sweeper {
+    async fn run(self) {
+        while self.0.upgrade().is_some_and(|core| !core.sweep()) {
+            sleep(IDLE).await;
+        }
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        if let Some(core) = self.0.upgrade() {
+            let state = &mut *locked(&core.state);
+            state.is_swept = false;
+            state.idle.clear();
+        }
+    }
 }

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::acquire::Ask;
@@ -24,8 +23,6 @@ pub struct Hold {
     pub state: watch::Sender<State>,
     /// How many times it is held.
     holds: AtomicUsize,
-    /// Which keeps it.
-    pub runtime: Handle,
 }
 
 pub struct State {
@@ -34,6 +31,8 @@ pub struct State {
     end: Instant,
     /// When to renew next; `None`: never.
     due: Option<Instant>,
+    /// When the keeper attends to it.
+    next: Option<Instant>,
     is_released: bool,
     pub lost: Option<Cause>,
 }
@@ -56,18 +55,17 @@ impl Hold {
                 lease: caller.options.lease,
                 end: ask.sent,
                 due: None,
+                next: None,
                 is_released: false,
                 lost: None,
             }),
             holds: 1.into(),
-            runtime: Handle::current(),
             caller,
         });
         hold.granted(hold.caller.options.lease, ask.sent);
-        hold.caller.core.keep_hold(&hold);
         if hold.caller.options.session {
             let its = hold.clone();
-            tokio::spawn(async move {
+            hold.caller.core.thread.spawn(async move {
                 its.caller.line.ended().await;
                 its.lose(Cause::Connection);
             });
@@ -79,25 +77,28 @@ impl Hold {
     }
 
     /// The lease counts from then.
-    fn granted(&self, lease: Duration, sent: Instant) {
+    fn granted(self: &Arc<Self>, lease: Duration, sent: Instant) {
         let options = &self.caller.options;
         self.state.send_modify(|state| {
             (state.lease, state.end) = (lease, sent + lease);
             state.due = (options.renew || options.session).then(|| sent + lease / 3);
         });
-        self.caller.core.look_at(self);
+        self.set_keeper();
     }
 
-    /// When there is something to do.
-    pub fn next(&self) -> Instant {
-        let state = self.state.borrow();
-        state.due.map_or(state.end, |due| due.min(state.end))
-    }
-
-    /// How much earlier it may be renewed, with others: of thousands only few are the task's next.
-    pub fn early(&self) -> Duration {
-        let state = self.state.borrow();
-        state.due.map_or(Duration::ZERO, |_| state.lease / 30)
+    /// The keeper attends to it when it is to be renewed, or its lease is over.
+    fn set_keeper(self: &Arc<Self>) {
+        let core = &self.caller.core;
+        self.state.send_if_modified(|state| {
+            let next = state.due.map_or(state.end, |due| due.min(state.end));
+            let next = (!state.is_over()).then_some(next);
+            let before = std::mem::replace(&mut state.next, next);
+            core.keeper.set(self, before, next);
+            false // Nobody waits for this.
+        });
+        if *core.closing.borrow() {
+            self.lose(Cause::Closed);
+        }
     }
 
     /// It is time to renew it, once, or its lease is over.
@@ -106,7 +107,7 @@ impl Hold {
             return self.lose(Cause::Lease);
         }
         self.state.send_modify(|state| state.due = None);
-        self.caller.core.look_at(&self); // The lease may end while no answer comes.
+        self.set_keeper(); // The lease may end while no answer comes.
         tokio::spawn(async move {
             let Err(error) = self.renewed(None, Duration::ZERO).await else {
                 return;
@@ -114,7 +115,7 @@ impl Hold {
             let pause = (self.caller.options.lease / 10).max(FIRST_PAUSE);
             self.state
                 .send_modify(|state| state.due = Some(Instant::now() + pause));
-            self.caller.core.look_at(&self);
+            self.set_keeper();
             let passes = [Kind::Unavailable, Kind::NotReplicated].contains(&error.kind);
             if !passes && self.check().is_ok() {
                 tell(format_args!("cannot be renewed: {error}"));
@@ -197,10 +198,10 @@ impl Hold {
         if !is_news {
             return;
         }
-        self.caller.core.forget(self);
+        self.set_keeper();
         self.tell(self.caller.core.options.on_lost.as_ref(), Some(cause));
         let its = self.clone();
-        self.runtime.spawn(async move {
+        self.caller.core.thread.spawn(async move {
             if cause == Cause::Lease {
                 // Perhaps by this side's clock alone.
                 let (plain, release) = (&its.caller.core.plain, its.caller.release(its.token));
@@ -219,7 +220,7 @@ impl Hold {
         let closing = self.caller.core.closing.subscribe();
         self.state
             .send_modify(|state| state.is_released = state.lost.is_none());
-        self.caller.core.forget(&self);
+        self.set_keeper();
         let its = self.clone();
         let released = Call::new(&self.caller.core, async move {
             its.check()?;
@@ -228,7 +229,7 @@ impl Hold {
             drop(closing);
             released
         });
-        Some(released.ended_in(self.runtime.clone()))
+        Some(released.ended_by_a_task())
     }
 
     async fn released(&self) -> Result<()> {

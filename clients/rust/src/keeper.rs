@@ -1,164 +1,71 @@
-//! What is done when it is time to: holds are renewed, and idle owners given up, all those of one runtime by one task. A task for
-//! each hold would cost more than its release.
+//! Renews all holds, at the time of each, by one task: a task for each hold would cost more than its release.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
-use crate::Cause;
-use crate::core::Core;
 use crate::hold::Hold;
-use crate::lines::{Ear, locked};
+use crate::lines::locked;
 
-/// How long an owner's name and channel are kept for the next wait.
+/// How long it sleeps if there is no hold.
 const IDLE: Duration = Duration::from_mins(1);
 
-/// Of one runtime.
-pub struct Kept {
-    /// By their addresses.
-    holds: HashMap<usize, Arc<Hold>>,
-    /// For each lock, owners that have ended cleanly and are listened for, and since when.
-    idle: HashMap<Vec<u8>, Vec<(Instant, Ear)>>,
+#[derive(Default)]
+pub struct Keeper {
+    kept: Mutex<Kept>,
+    sooner: Notify,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// By when they are attended to, and by their addresses.
+    holds: BTreeMap<(Instant, usize), Arc<Hold>>,
     /// When the task looks next. It stays as it is when a hold ends, so that the task is seldom woken.
-    next: Instant,
-    sooner: Arc<Notify>,
-}
-
-impl Kept {
-    /// Gives up owners that are idle for too long. The holds whose time has come.
-    fn look(&mut self) -> Vec<Arc<Hold>> {
-        let now = Instant::now();
-        if now < self.next {
-            return Vec::new();
-        }
-        self.next = now + IDLE;
-        let next = &mut self.next;
-        let mut is_due = |time: Instant, early| {
-            let is_due = time <= now + early;
-            if !is_due {
-                *next = time.min(*next);
-            }
-            is_due
-        };
-        self.idle.retain(|_, ears| {
-            ears.retain(|(since, _)| !is_due(*since + IDLE, Duration::ZERO));
-            !ears.is_empty()
-        });
-        let due = self.holds.values();
-        let due = due.filter(|hold| is_due(hold.next().into(), hold.early()));
-        due.cloned().collect()
-    }
-
-    fn lose(&self) {
-        let holds = self.holds.values();
-        holds.for_each(|hold| hold.lose(Cause::Closed));
-    }
-}
-
-impl Core {
-    /// What this runtime keeps.
-    fn kept<T>(self: &Arc<Self>, work: impl FnOnce(&mut Kept) -> T) -> T {
-        let (runtime, mut new) = (Handle::current().id(), None);
-        let done = work(locked(&self.state).kept.entry(runtime).or_insert_with(|| {
-            new = Some(Keeper {
-                core: Arc::downgrade(self),
-                runtime,
-            });
-            Kept {
-                holds: HashMap::new(),
-                idle: HashMap::new(),
-                next: Instant::now(),
-                sooner: Arc::default(),
-            }
-        }));
-        // A runtime that is ending drops it at once.
-        new.map(|keeper| tokio::spawn(keeper.run()));
-        done
-    }
-
-    /// An owner that is listened for, if there is one.
-    pub fn idle(self: &Arc<Self>, name: &[u8]) -> Option<Ear> {
-        let ear = self.kept(|kept| kept.idle.get_mut(name)?.pop());
-        ear.map(|(_, ear)| ear)
-    }
-
-    /// The next wait may use it, for a minute, and as long as this runtime goes on.
-    pub fn keep_idle(self: &Arc<Self>, name: Vec<u8>, ear: Ear) {
-        self.kept(|kept| {
-            let ears = kept.idle.entry(name).or_default();
-            ears.push((Instant::now(), ear));
-        });
-    }
-
-    pub fn keep_hold(self: &Arc<Self>, hold: &Arc<Hold>) {
-        let place = Arc::as_ptr(hold).addr();
-        self.kept(|kept| kept.holds.insert(place, hold.clone()));
-        self.look_at(hold);
-        if *self.closing.borrow() {
-            hold.lose(Cause::Closed);
-        }
-    }
-
-    /// Waits end, and what is held is lost.
-    pub fn end(&self) {
-        self.closing.send_replace(true);
-        let kept = std::mem::take(&mut locked(&self.state).kept);
-        kept.values().for_each(Kept::lose);
-    }
-
-    /// Its time has changed.
-    pub fn look_at(&self, hold: &Hold) {
-        let next = hold.next().into();
-        if let Some(kept) = locked(&self.state).kept.get_mut(&hold.runtime.id())
-            && next < kept.next
-        {
-            kept.next = next;
-            kept.sooner.notify_one();
-        }
-    }
-
-    /// It is over.
-    pub fn forget(&self, hold: &Hold) {
-        let place = std::ptr::from_ref(hold).addr();
-        let state = &mut *locked(&self.state);
-        let kept = state.kept.get_mut(&hold.runtime.id());
-        kept.and_then(|kept| kept.holds.remove(&place));
-    }
-}
-
-/// The task. All that it keeps ends with it, as its runtime does.
-struct Keeper {
-    core: Weak<Core>,
-    runtime: Id,
+    next: Option<Instant>,
 }
 
 impl Keeper {
-    async fn run(self) {
-        loop {
-            let Some((due, next, sooner)) = self.core.upgrade().and_then(|core| {
-                let state = &mut *locked(&core.state);
-                let kept = state.kept.get_mut(&self.runtime)?;
-                Some((kept.look(), kept.next, kept.sooner.clone()))
-            }) else {
-                return;
-            };
-            if due.is_empty() {
-                drop(timeout_at(next, sooner.notified()).await);
-            }
-            due.into_iter().for_each(Hold::attend);
+    /// Attends to a hold then, and not at the time that was set before.
+    pub fn set(&self, hold: &Arc<Hold>, before: Option<Instant>, time: Option<Instant>) {
+        let (place, kept) = (Arc::as_ptr(hold).addr(), &mut *locked(&self.kept));
+        before.and_then(|before| kept.holds.remove(&(before, place)));
+        let Some(time) = time else {
+            return;
+        };
+        kept.holds.insert((time, place), hold.clone());
+        if kept.next.is_some_and(|next| time < next) {
+            kept.next = Some(time);
+            self.sooner.notify_one();
         }
     }
-}
 
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        if let Some(core) = self.core.upgrade() {
-            let kept = locked(&core.state).kept.remove(&self.runtime);
-            kept.iter().for_each(Kept::lose);
+    /// Those whose time has come, and how long there is none.
+    fn due(&self) -> (Vec<Arc<Hold>>, Duration) {
+        let (now, kept) = (Instant::now(), &mut *locked(&self.kept));
+        if let Some(next) = kept.next.filter(|next| now < *next) {
+            return (Vec::new(), next - now);
         }
+        let later = kept.holds.split_off(&(now, usize::MAX));
+        let due = std::mem::replace(&mut kept.holds, later).into_values();
+        let first = kept.holds.keys().next();
+        let next = first.map_or(now + IDLE, |(time, _)| *time);
+        kept.next = Some(next);
+        (due.collect(), next - now)
+    }
+
+    pub async fn run(&self) {
+        loop {
+            let (due, pause) = self.due();
+            due.into_iter().for_each(Hold::attend);
+            drop(timeout(pause, self.sooner.notified()).await);
+        }
+    }
+
+    /// Those that are held.
+    pub fn all(&self) -> Vec<Arc<Hold>> {
+        locked(&self.kept).holds.values().cloned().collect()
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use crate::core::Core;
 use crate::hold::Hold;
+use crate::keeper::Keeper;
 use crate::lines::locked;
 use crate::server::Server;
 use crate::{Error, Info, Kind, Options, Result};
@@ -23,8 +24,8 @@ pub struct Call<T: Send + 'static> {
     core: Arc<Core>,
     /// Until it is done.
     work: Option<Pin<Box<dyn Future<Output = Result<T>> + Send>>>,
-    /// Where a task ends it, if it is dropped before.
-    runtime: Option<Handle>,
+    /// Whether a task ends it, if it is dropped before.
+    is_ended: bool,
 }
 
 impl<T: Send + 'static> Call<T> {
@@ -35,27 +36,26 @@ impl<T: Send + 'static> Call<T> {
         Self {
             core: core.clone(),
             work: Some(Box::pin(work)),
-            runtime: None,
+            is_ended: false,
         }
     }
 
-    pub(crate) fn ended_in(mut self, runtime: Handle) -> Self {
-        self.runtime = Some(runtime);
+    pub(crate) fn ended_by_a_task(mut self) -> Self {
+        self.is_ended = true;
         self
     }
 
-    /// Waits for it here, even in a thread of a runtime. Where that is the runtime's only thread, locks that were awaited
-    /// there are not renewed meanwhile.
+    /// Waits for it here, even in a thread of a runtime. Where that is the runtime's only thread, connections that were
+    /// opened there stand still meanwhile.
     pub fn wait(mut self) -> Result<T> {
-        let own = self.core.thread.get_or_init(Thread::start);
-        let own = own.as_ref().map_err(Clone::clone)?;
-        if Handle::try_current().is_ok_and(|here| own.has(&here)) {
+        let own = &self.core.thread;
+        if Handle::try_current().is_ok_and(|here| here.id() == own.0.id()) {
             let text = "a hook cannot wait for the Locks that calls it: everything else would wait for the hook";
             return Err(Error::new(Kind::Argument, text));
         }
         let (sender, result) = mpsc::channel();
         if let Some(work) = self.work.take() {
-            own.0.spawn(async move { drop(sender.send(work.await)) });
+            own.spawn(async move { drop(sender.send(work.await)) });
         }
         result.recv().unwrap_or_else(|_| Err(Error::closed()))
     }
@@ -78,30 +78,38 @@ impl<T: Send + 'static> Future for Call<T> {
 
 impl<T: Send + 'static> Drop for Call<T> {
     fn drop(&mut self) {
-        if let (Some(runtime), Some(work)) = (&self.runtime, self.work.take()) {
+        if let (true, Some(work)) = (self.is_ended, self.work.take()) {
+            let runtime = Handle::try_current();
+            let runtime = runtime.as_ref().unwrap_or(&self.core.thread.0);
             runtime.spawn(work);
         }
     }
 }
 
-/// For those who wait in threads: tokio on a thread of the package's own, which ends with this.
+/// Tokio on a thread of the package's own, which ends with this: it renews what is held, and works for those who wait in threads.
 pub struct Thread(Handle, #[allow(dead_code)] watch::Sender<()>);
 
 impl Thread {
-    fn start() -> Result<Self> {
+    pub(crate) fn start(keeper: Arc<Keeper>) -> Result<Self> {
         let refused = |error| Error::new(Kind::Argument, format!("no thread to renew: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(refused)?;
         let (handle, alive) = (runtime.handle().clone(), watch::Sender::new(()));
         let mut over = alive.subscribe();
-        let work = move || drop(runtime.block_on(over.changed()));
+        let kept = async move {
+            tokio::select! {
+                _ = over.changed() => {}
+                () = keeper.run() => {}
+            }
+        };
+        let work = move || runtime.block_on(kept);
         let thread = thread::Builder::new().name("fairlock".to_owned());
         thread.spawn(work).map_err(refused)?;
         Ok(Self(handle, alive))
     }
 
-    fn has(&self, runtime: &Handle) -> bool {
-        self.0.id() == runtime.id()
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(work);
     }
 }
 
@@ -125,10 +133,10 @@ impl Locks {
         Self::with(client, Options::default())
     }
 
-    /// With other options, for all its locks. Fails if one is out of range.
+    /// With other options, for all its locks. Fails if one is out of range, or no thread can be had, which renews them.
     pub fn with(client: impl Into<Server>, options: Options) -> Result<Self> {
         options.check(b"any")?;
-        Ok(Self(Core::new(client.into(), options)))
+        Ok(Self(Core::new(client.into(), options)?))
     }
 
     /// Those of all its locks. One lock can have others; what is for Locks only is ignored there.
@@ -188,8 +196,8 @@ impl Drop for Locks {
     }
 }
 
-/// A lock that is held. Dropped, it is released: at once if it was waited for in a thread, in tokio by a task, which a runtime
-/// that ends does not finish. Only `release()` tells that the lock was lost, or that the release has
+/// A lock that is held. Dropped, it is released: in a thread at once, in tokio by a task, which a runtime that ends does not
+/// finish. Only `release()` tells that the lock was lost, or that the release has
 /// failed. A guard without a name is dropped at once:
 ///
 /// ```compile_fail
@@ -263,8 +271,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         let is_held = !*self.was_released.get_mut();
         let released = self.release();
-        let own = self.hold.caller.core.thread.get();
-        if is_held && matches!(own, Some(Ok(own)) if own.has(&self.hold.runtime)) {
+        if is_held && Handle::try_current().is_err() {
             drop(released.wait());
         }
     }
