@@ -1,6 +1,6 @@
 //! A lock that is held: it is renewed until it is released or lost.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,6 @@ pub struct Hold {
     token: i64,
     acquired: Instant,
     pub state: watch::Sender<State>,
-    /// How many times it is held.
-    holds: AtomicUsize,
 }
 
 pub struct State {
@@ -33,13 +31,14 @@ pub struct State {
     due: Option<Instant>,
     /// When the keeper attends to it.
     next: Option<Instant>,
-    is_released: bool,
+    /// How many times it is held; 0: it is released.
+    holds: usize,
     pub lost: Option<Cause>,
 }
 
 impl State {
     fn is_over(&self) -> bool {
-        self.is_released || self.lost.is_some()
+        self.holds == 0 || self.lost.is_some()
     }
 }
 
@@ -56,10 +55,9 @@ impl Hold {
                 end: ask.sent,
                 due: None,
                 next: None,
-                is_released: false,
+                holds: 1,
                 lost: None,
             }),
-            holds: 1.into(),
             caller,
         });
         hold.granted(hold.caller.options.lease, ask.sent);
@@ -179,10 +177,11 @@ impl Hold {
     /// Once more, unless it was released. The error: it is known to be lost.
     pub fn enter(self: Arc<Self>) -> Result<Option<Held>> {
         self.check()?;
-        let more = |holds| (holds > 0).then_some(holds + 1);
-        let order = Ordering::Relaxed;
-        let entered = self.holds.fetch_update(order, order, more);
-        Ok(entered.is_ok().then(|| Held::new(self)))
+        let is_held = self.state.send_if_modified(|state| {
+            state.holds += usize::from(state.holds > 0);
+            state.holds > 0
+        });
+        Ok(is_held.then(|| Held::new(self)))
     }
 
     /// It is known to be lost, unless it is over already.
@@ -214,12 +213,14 @@ impl Hold {
 
     /// Gives up one of its holds; with the last one it is released, which ends in a task if it is dropped.
     pub fn release(self: Arc<Self>) -> Option<Call<()>> {
-        if self.holds.fetch_sub(1, Ordering::Relaxed) > 1 {
+        let closing = self.caller.core.closing.subscribe();
+        let is_last = self.state.send_if_modified(|state| {
+            state.holds -= 1;
+            state.holds == 0
+        });
+        if !is_last {
             return None;
         }
-        let closing = self.caller.core.closing.subscribe();
-        self.state
-            .send_modify(|state| state.is_released = state.lost.is_none());
         self.set_keeper();
         let its = self.clone();
         let released = Call::new(&self.caller.core, async move {

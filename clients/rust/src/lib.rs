@@ -4,7 +4,7 @@
 //!
 //! `acquire` asks for a lock, `hold` is one that is held, `keeper` renews all of these. `caller` sends their commands, `scripts` has the
 //! forms of these, `core` is what all callers share, `lines` are the connections, `server` where they lead. All is written once, for
-//! tokio; [`Call::wait`] runs it on a thread of the package's own.
+//! tokio; [`Call::wait`] runs it on a thread of the package's own, where `keeper` is, too.
 
 mod acquire;
 mod caller;
