@@ -1,26 +1,29 @@
 """What needs the module, and servers without it."""
 
+import re
+import subprocess
+import textwrap
+
 import pytest
-from driving import Failed
-from servers import until
+from driving import CLIENTS, ROOT, Failed
+from servers import LONGEST, until
 from view import AT_ONCE, LONG, release_as_they_come, release_in_turn, rule_of, waiting
 
 pytestmark = pytest.mark.module
 LEASE = 30
+# Of the README: how its program begins, its file, the usual address in it, and that of a test's server.
+PROGRAMS = {
+    "python-threads": ("python", "hello.py", "redis.Redis()", "redis.Redis(port=PORT)"),
+    "node-redis": ("js", "hello.mjs", "createClient()", "createClient({ url: 'redis://127.0.0.1:PORT' })"),
+    "go": ("go", "hello.go", "127.0.0.1:6379", "127.0.0.1:PORT"),
+    "java": ("java", "Hello.java", "redis://localhost", "redis://127.0.0.1:PORT"),
+    "rust-tokio": ("rust,no_run", "hello.rs", "redis://localhost", "redis://127.0.0.1:PORT"),
+}
 
 
 @pytest.fixture
 def plain(servers):
     return servers(module=False)
-
-
-def test_r20_session(locks, view, name):
-    """Session: INFO says so; the server renews it, for more than two leases."""
-    held = locks.acquire(name, session=True, lease=4.5)
-    assert view.info(name)["session"] == 1
-    assert held.lost(9.5) is None and view.info(name)["token"] == held.token
-    held.release()
-    assert view.is_free(name)
 
 
 def test_r21_connection(driver, own, name):
@@ -49,15 +52,6 @@ def test_r23_waits(driver, own, name):
     until("its connection is closed", lambda: len(view.clients()) < before)
 
 
-def test_r23c_unconfirmed(driver, servers, name):
-    """No replica confirms the renewals of a session: lost with cause `lease`."""
-    group = servers("replica")
-    held = driver.new(group.client(), sync_timeout=0.2).acquire(name, session=True, lease=6)
-    group.stop("b")
-    assert held.lost() == "lease"
-    group.go_on("b")
-
-
 def test_r23b_released_when_checked(locks, view, name):
     """A session that is released while it is checked was not lost."""
     for _ in range(3):
@@ -68,7 +62,7 @@ def test_r23b_released_when_checked(locks, view, name):
 
 
 def test_r41_required(driver, plain, name):
-    """No module, `module` required: NoModule, at once, with its text."""
+    """No module, and it is required: NoModule, at once, with its text."""
     failed = driver.new(plain.client(), module="required").begin(name).failure(AT_ONCE)
     assert failed.type == "NoModule"
     assert f":{plain.port('a')}: the server does not have the fairlock module" in failed.text and "\n" not in failed.text
@@ -104,20 +98,6 @@ def test_r51_limit(locks, view, name):
     assert view.is_free(name)
 
 
-def test_r67_scripts(driver, plain, name):
-    """No module: held by scripts, `native` is false, one warning for two acquisitions."""
-    locks, before = driver.new(plain.client()), driver.size()
-    assert locks.native() is None
-    for _ in range(2):
-        held = locks.acquire(name)
-        assert plain.view().info(name)["token"] == held.token > 0
-        held.release()
-    assert locks.native() is False
-    warning = f":{plain.port('a')}: the server does not have the fairlock module: locks are taken by scripts. "
-    until("it has warned", lambda: driver.said(before).count(warning) == 1)
-    assert driver.said(before).count("taken by scripts") == 1
-
-
 @pytest.mark.parametrize("options", [{"session": True}, {"shared": True}, {"limit": 2}], ids=lambda each: next(iter(each)))
 def test_r68_needs_module(driver, plain, name, options):
     """No module: `session`, `shared` and `limit` are NoModule at once, naming the option; QUEUE is empty."""
@@ -128,6 +108,20 @@ def test_r68_needs_module(driver, plain, name, options):
     said, _, rest = failed.text.partition(" needs the fairlock module, which the server does not")
     assert f":{plain.port('a')}: " in said and option in said.lower() and rest  # As the language writes the option.
     assert "loadmodule /path/to/libfairlock.so" in failed.text and "\n" not in failed.text
+
+
+def test_r53_readme(client, own, tmp_path):
+    """The program of the README prints what that says."""
+    if client not in PROGRAMS:
+        pytest.skip("it is of the other flavour")
+    (fence, file, usual, here), language = PROGRAMS[client], CLIENTS[client][0]
+    text = (ROOT / "clients" / language / "README.md").read_text()
+    program = re.search(rf"```{fence}\n(.*?)```", text, re.DOTALL)[1]
+    promised = textwrap.dedent(re.search(r"It prints .*?\n\n(?:```text\n)?(.*?\n)(?:```|\n)", text, re.DOTALL)[1])
+    assert usual in program
+    (tmp_path / file).write_text(program.replace(usual, here.replace("PORT", str(own.port("a")))))
+    ran = subprocess.run([ROOT / "scripts/clients" / language, "run", file], cwd=tmp_path, capture_output=True, text=True, timeout=10 * LONGEST)
+    assert (ran.returncode, re.sub(r"\d{16}", "TOKEN", ran.stdout)) == (0, re.sub(r"\d{16}", "TOKEN", promised)), ran.stderr
 
 
 def test_r69_loaded(driver, plain, name):

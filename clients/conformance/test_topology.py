@@ -115,25 +115,19 @@ def is_waited_for(view, lock):
 def test_r35_on_the_replica(driver, servers, name):
     """When `acquire` returns the replica has the key, also after a hand-off."""
     group = servers("replica")
-    view, replica, locks = group.view(), group.at("b"), driver.new(group.client())
-    for _ in range(50):
-        held = locks.acquire(name)
-        assert replica.hexists(name, held.owner)
+    view, replica, locks = group.view(), group.at("b"), driver.new(group.client(), sync_timeout=30)
+    held = locks.acquire(name)
+    for is_handed_off in (False, True):
+        calls = waiting(locks, view, name, 1) if is_handed_off else []
+        group.stop("b")
         held.release()
-    for _ in range(20):
-        first = locks.acquire(name)
-        (call,) = waiting(locks, view, name, 1)
-        first.release()
-        second = call.result()
-        assert replica.hexists(name, second.owner)
-        second.release()
-    group.stop("b")
-    call = locks.begin(name, sync_timeout=30)
-    until("it is granted", lambda: not view.is_free(name))
-    threading.Event().wait(0.3)
-    assert not call.done()
-    group.go_on("b")
-    assert replica.hexists(name, call.result().owner)
+        (call,) = calls or [locks.begin(name)]
+        until("it is granted", lambda before=held.owner: view.owner(name) not in (None, before))
+        threading.Event().wait(0.3)
+        assert not call.done()
+        group.go_on("b")
+        held = call.result()
+        assert replica.hexists(name, held.owner)
 
 
 def test_r36_replica_stopped(driver, servers, name):
@@ -193,29 +187,15 @@ def test_r47_braces(driver, cluster, name):
     assert (failed.type, failed.code) == ("CrossSlot", "CROSSSLOT")
 
 
-def test_r62_replica_down(driver, servers, name):
-    """Sentinel, the only replica goes down after the first ask: NotReplicated; with `min_replicas=0`, or by a Locks that asks only then, acquired."""
-    group = servers("sentinel")
-    locks = driver.new(group.client(), sync_timeout=0.1)
-    locks.acquire(name, wait=60).release()
-    group.kill("b")
-    until("it is disconnected", lambda: group.at().role()[2] == [])
-    failed = locks.fails(name, wait=5)
-    assert failed.type == "NotReplicated" and name in failed.text
-    locks.acquire(name, wait=AT_ONCE, min_replicas=0).release()
-    plain = driver.new(group.client("a"))
-    plain.acquire(name, wait=AT_ONCE).release()
-    assert plain.fails(name, wait=5, sync_timeout=0.1, min_replicas=1).type == "NotReplicated"
-
-
 def test_r62a_in_a_cluster(driver, servers):
-    """Cluster, a master's only replica goes down after the first ask: NotReplicated there, and nowhere else."""
+    """Cluster, a master's only replica goes down after the first ask: NotReplicated there, unless `min_replicas` is 0, and nowhere else."""
     cluster = servers("cluster")
     locks = driver.new(cluster.client(), sync_timeout=0.1)
     locks.acquire(on("a", "first"), wait=60).release()
     cluster.kill("d")
     until("it is disconnected", lambda: cluster.at().role()[2] == [])
-    assert locks.fails(on("a", "lock"), wait=5).type == "NotReplicated"
+    failed = locks.fails(on("a", "lock"), wait=5)
+    assert failed.type == "NotReplicated" and on("a", "lock") in failed.text
     for node, options in (("b", {}), ("a", {"min_replicas": 0})):
         locks.acquire(on(node, "lock"), wait=60, **options).release()
 
@@ -254,8 +234,8 @@ def test_r64_new_master(driver, servers, name, kind):
     there.release()
 
 
-def test_r65_unconfirmed(driver, servers, name):
-    """A renewal that no replica confirms does not count: lost with cause `lease`, unless the replica goes on in time."""
+def test_r65_unconfirmed(driver, servers, name, mode):
+    """A renewal that no replica confirms does not count, also of a session: lost with cause `lease`, unless the replica goes on in time."""
     group = servers("replica")
     view, locks = group.view(), driver.new(group.client(), lease=9, sync_timeout=0.2)
     held = locks.acquire(name)
@@ -267,6 +247,7 @@ def test_r65_unconfirmed(driver, servers, name):
     group.go_on("b")
     threading.Event().wait(9)
     assert held.lost(0) is None and view.owner(name) == held.owner
+    all_held = [held] + [locks.acquire(f"{name}:session", session=True) for _ in range(mode == "module")]
     group.stop("b")
-    assert held.lost() == "lease"
+    assert [each.lost() for each in all_held] == ["lease"] * len(all_held)
     group.go_on("b")

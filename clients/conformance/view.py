@@ -10,23 +10,21 @@ LONG = 120
 
 
 class View:
-    """A server's locks; without the module, from their keys."""
+    """A server's locks."""
 
     def __init__(self, client):
         self.client = client
 
     def run(self, *words):
+        """Without the module, by the command's script."""
         try:
             return self.client.execute_command(*words)
         except redis.ResponseError as error:
             if "unknown command" not in str(error):
                 raise
         command, name, *rest = words
-        command = command.removeprefix("FAIRLOCK.").lower()
-        script = LUA / f"{command}.lua"
-        if script.exists():
-            return self.client.eval(script.read_text(), 4, name, *keys_of(name), *rest)
-        return getattr(self, f"_{command}")(name)
+        script = LUA / f"{command.removeprefix('FAIRLOCK.').lower()}.lua"
+        return self.client.eval(script.read_text(), 4, name, *keys_of(name), *rest)
 
     def acquire(self, name, owner="another", lease=60):
         """Takes the lock for somebody else; the token."""
@@ -38,21 +36,7 @@ class View:
         return self.run("FAIRLOCK.RELEASE", name, owner)
 
     def breaks(self, name):
-        return self.run("FAIRLOCK.BREAK", name)
-
-    def _break(self, name):
         return self.client.delete(name)
-
-    def _queue(self, name):
-        return [[owner, "polling"] for owner in self.client.lrange(keys_of(name)[0], 0, -1)]
-
-    def _info(self, name):
-        fields = self.client.hgetall(name)
-        token = int(fields.pop("", 0)) or None
-        ((owner, holds),) = fields.items() or [(None, 0)]
-        lease = self.client.pttl(name) if owner else 0
-        waiting = self.client.llen(keys_of(name)[0])
-        return ["owner", owner, "holds", int(holds), "lease", lease, "token", token, "waiting", waiting]
 
     def info(self, name):
         reply = self.run("FAIRLOCK.INFO", name)
@@ -65,20 +49,19 @@ class View:
         return self.owner(name) is None
 
     def queue(self, name):
-        return [waiter[0] for waiter in self.run("FAIRLOCK.QUEUE", name)]
+        return self.client.lrange(keys_of(name)[0], 0, -1)
 
     def waits(self, name, count=1):
-        """Waits until this many are blocked or listen: a caller can be in the queue before that."""
+        """Waits until this many listen: a caller can be in the queue before that."""
         until(f"{count} wait for {name}", lambda: self.waiting(name) == count, pause=0.005)
 
     def waiting(self, name):
-        """How many of those in the queue are blocked or listen."""
-        waiters = self.run("FAIRLOCK.QUEUE", name)
-        channels = [f"redisson_lock__channel:{keys_of(name)[0].partition(':')[2]}:{owner}" for owner, *_ in waiters]
+        """How many of those in the queue listen."""
+        channels = [f"redisson_lock__channel:{keys_of(name)[0].partition(':')[2]}:{owner}" for owner in self.queue(name)]
         if not channels:
             return 0
         plain, sharded = (self.client.execute_command("PUBSUB", kind, *channels)[1::2] for kind in ("NUMSUB", "SHARDNUMSUB"))
-        return sum(state == "blocked" or max(counts) > 0 for (_, state, *_), *counts in zip(waiters, plain, sharded, strict=True))
+        return sum(max(counts) > 0 for counts in zip(plain, sharded, strict=True))
 
     def listened_for(self, name):
         """How many owners' channels are subscribed to, whether they wait or not."""
