@@ -6,10 +6,7 @@ package fairlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -25,25 +22,8 @@ const longest = 2 * time.Minute // that anything here may take
 
 var (
 	ctx     = context.Background()
-	address string // of the one server
+	address = "127.0.0.1:" + os.Getenv("FAIRLOCK_PORT") // of the server that scripts/clients/go starts
 )
-
-func TestMain(m *testing.M) {
-	server := exec.Command("../conformance/server") // It ends with its input.
-	server.Stderr = os.Stderr
-	input, _ := server.StdinPipe()
-	output, _ := server.StdoutPipe()
-	server.Start()
-	port := 0
-	if _, err := fmt.Fscan(output, &port); err != nil {
-		panic(err)
-	}
-	address = fmt.Sprintf("127.0.0.1:%d", port)
-	code := m.Run()
-	input.Close()
-	server.Wait()
-	os.Exit(code)
-}
 
 func expect(t *testing.T, isSo bool, what string, values ...any) {
 	t.Helper()
@@ -193,30 +173,6 @@ func TestTheClientCanBeClosedRightAfterLocks(t *testing.T) {
 		client.Close()
 	}
 	expect(t, logged.Load() == 0, "%d lines are logged", logged.Load())
-}
-
-func TestTheProgramOfTheREADMERuns(t *testing.T) {
-	text := read(t, "README.md")
-	program := regexp.MustCompile("(?s)```go\n(package main.*?)```").FindStringSubmatch(text)[1]
-	promised := regexp.MustCompile(`It prints .*?\n\n((?:    .*\n)+)`).FindStringSubmatch(text)[1]
-	usual := `"127.0.0.1:6379"`
-	expect(t, strings.Contains(program, usual), "it names a reader's server")
-	folder := t.TempDir()
-	here, err := filepath.Abs("..")
-	expect(t, err == nil, "%v", err)
-	module := strings.Replace(read(t, "../go.mod"), "module fairlock.example/clients", "module program", 1) +
-		"\nrequire fairlock.example/clients v0.0.0\nreplace fairlock.example/clients => " + here + "\n"
-	program = strings.Replace(program, usual, `"`+address+`"`, 1)
-	for name, content := range map[string]string{"main.go": program, "go.mod": module, "go.sum": read(t, "../go.sum")} {
-		expect(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600) == nil, "written")
-	}
-	command := exec.Command("go", "run", ".")
-	command.Dir, command.Stderr = folder, os.Stderr
-	output, err := command.Output()
-	expect(t, err == nil, "it runs: %v", err)
-	pattern := regexp.QuoteMeta(strings.ReplaceAll(promised, "    ", ""))
-	pattern = regexp.MustCompile(`\d{16}`).ReplaceAllString(pattern, `\d{16}`)
-	expect(t, regexp.MustCompile("^"+pattern+"$").Match(output), "it prints that: %s", output)
 }
 
 func TestTheTestOfTheREADMEIsTheOneThatRuns(t *testing.T) {

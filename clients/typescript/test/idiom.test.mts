@@ -4,7 +4,6 @@ import assert from 'node:assert/strict';
 import { execFile, fork } from 'node:child_process';
 import cluster from 'node:cluster';
 import { EventEmitter, once } from 'node:events';
-import { readFile, writeFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
@@ -202,14 +201,4 @@ test('what was closed does not keep a process alive', async (t) => {
 test("Upstash's words for an unknown command are understood", () => {
   const said = new Failure(new Error("ERR Command is not available: 'FAIRLOCK.ACQUIRE'. See https://upstash.com/docs"), 'here');
   assert.equal(said.translated('a').name, 'NoModule');
-});
-
-test('the program of the README runs, beside the built package', async (t) => {
-  const { url } = await one(t);
-  const text = await readFile('README.md', 'utf8');
-  const program = /```js\n([^]*?)```/.exec(text)![1]!.replace('createClient()', `createClient({ url: '${url}' })`);
-  const promised = /It prints [^]*?\n\n((?: {4}.*\n)+)/.exec(text)![1]!.replace(/^ {4}/gm, '');
-  await writeFile('readme.mjs', program);
-  const { stdout } = await promisify(execFile)(process.execPath, ['readme.mjs'], { timeout: 60_000 });
-  assert.match(stdout, new RegExp(`^${promised.replace(/\d{16}/, '\\d{16}')}$`));
 });

@@ -1,4 +1,4 @@
-// The package as it is published, in projects of all kinds. Only `redis` is installed beside it. FAIRLOCK_ALL=1: also webpack and jest.
+// The package as it is published, in projects of all kinds. Only `redis` is installed beside it.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -51,16 +51,4 @@ test('esbuild', async () => {
   await writeFile(join(project, 'app.mts'), IMPORT);
   await run(join(TOOLS, '.bin/esbuild'), ['app.mts', '--bundle', '--platform=node', '--outfile=bundle.cjs'], { cwd: project });
   await says('node', 'bundle.cjs');
-});
-
-test('webpack and jest', { skip: !process.env['FAIRLOCK_ALL'] }, async () => {
-  await writeFile(join(project, 'package.json'), JSON.stringify({ type: 'commonjs' }));
-  await writeFile(join(project, 'app.js'), `const { createClient } = require('redis');\nconst { Locks, NotInTime } = require('fairlock');\n${USE}\n`);
-  await writeFile(join(project, 'app.test.js'), "test('it loads', () => { require('./app.js'); });\n");
-  for (const jest of ['29', '30']) {
-    await run('npm', ['install', '--no-save', '--prefix', 'tools', 'webpack', 'webpack-cli', `jest@${jest}`], { cwd: project });
-    await run('node', ['tools/node_modules/jest/bin/jest.js', 'app.test.js'], { cwd: project });
-  }
-  await run('node', ['tools/node_modules/webpack/bin/webpack.js', './app.js', '--target', 'node', '--mode', 'production'], { cwd: project });
-  await says('node', 'dist/main.js');
 });

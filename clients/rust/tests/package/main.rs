@@ -229,26 +229,3 @@ async fn an_idle_subscription_ends_after_a_minute_in_which_nothing_happens() {
         .await
         .unwrap();
 }
-
-/// The program of the README is examples/hello.rs, and prints what the README says.
-#[test]
-fn the_program_of_the_readme_runs() {
-    let package = env!("CARGO_MANIFEST_DIR");
-    let text = std::fs::read_to_string(format!("{package}/README.md")).unwrap();
-    let (_, promised) = text.split_once("```text\n").unwrap();
-    let (promised, _) = promised.split_once("```").unwrap();
-    let (_, program) = text.split_once("```rust,no_run\n").unwrap();
-    let (program, _) = program.split_once("```").unwrap();
-    let example = std::fs::read_to_string(format!("{package}/examples/hello.rs")).unwrap();
-    let (_, example) = example.split_once("\n\n").unwrap();
-    // A reader's server has the usual port.
-    let local = example.replace("&std::env::var(\"URL\")?[..]", "\"redis://localhost\"");
-    assert_eq!(program, local);
-    let server = Server::new();
-    let mut example = Command::new(servers::example("hello"));
-    let output = example.env("URL", server.url()).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
-    let masked = |text: &str| text.replace(|each: char| each.is_ascii_digit(), "0");
-    assert_eq!(masked(&said), masked(promised));
-}

@@ -1,7 +1,6 @@
 //! A server for a test, by clients/conformance/server.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use fairlock_client::Locks;
@@ -37,10 +36,4 @@ impl Drop for Server {
         drop(self.process.stdin.take()); // The end of its input ends the server.
         self.process.wait().unwrap();
     }
-}
-
-/// A program in examples/: beside this test's own, in target/<profile>/deps/../examples.
-pub fn example(name: &str) -> PathBuf {
-    let here = std::env::current_exe().unwrap();
-    here.parent().unwrap().with_file_name("examples").join(name)
 }

@@ -15,21 +15,9 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import javax.tools.ToolProvider;
 
-/** What the tests share: one server with the module, and a Locks at it. The rows of all languages are in clients/conformance. */
+/** What the tests share: the server that scripts/clients/java starts, and a Locks at it. The rows of all languages are in clients/conformance. */
 abstract class Fixture {
-    /** It ends with its input, and so with this process. */
-    private static final Process SERVER;
-    static final int PORT;
-
-    static {
-        try {
-            SERVER = new ProcessBuilder("../conformance/server").redirectError(ProcessBuilder.Redirect.INHERIT).start();
-            PORT = Integer.parseInt(SERVER.inputReader().readLine());
-        } catch (IOException error) {
-            throw new AssertionError(error);
-        }
-    }
-
+    static final int PORT = Integer.parseInt(System.getenv("FAIRLOCK_PORT"));
     static final RedisURI URI = RedisURI.create("127.0.0.1", PORT);
     static final RedisClient CLIENT = RedisClient.create();
     static final RedisCommands<String, String> REDIS = CLIENT.connect(URI).sync();

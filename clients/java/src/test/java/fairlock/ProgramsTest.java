@@ -1,6 +1,5 @@
 package fairlock;
 
-import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -17,30 +16,12 @@ import org.junit.jupiter.api.io.TempDir;
 import org.springframework.context.annotation.AnnotationConfigApplicationContext;
 import org.springframework.integration.support.leader.LockRegistryLeaderInitiator;
 
-/** The programs of the README, and the configuration for Spring Integration in docs/recipes.md. */
+/** The configuration for Spring Integration in docs/recipes.md. */
 class ProgramsTest extends Fixture {
     private static String found(String pattern, Path page) throws Exception {
         Matcher matcher = Pattern.compile(pattern, Pattern.DOTALL).matcher(Files.readString(page));
         assertTrue(matcher.find(), pattern);
         return matcher.group(1);
-    }
-
-    private static String run(String program, Path folder) throws Exception {
-        compile("Hello", program, folder);
-        String path = folder + ":" + System.getProperty("java.class.path");
-        Process process = new ProcessBuilder("java", "-cp", path, "Hello").redirectErrorStream(true).start();
-        String output = new String(process.getInputStream().readAllBytes());
-        assertEquals(0, process.waitFor(), output);
-        return output;
-    }
-
-    @Test
-    void theProgramOfTheReadmePrintsWhatItSays(@TempDir Path folder) throws Exception {
-        Path readme = Path.of("README.md");
-        String program = found("```java\n(.*?)```", readme).replace("redis://localhost", "redis://localhost:" + PORT);
-        String promised = found("It prints .*?\n\n((?:    [^\n]*\n)+)", readme).replaceAll("(?m)^    ", "");
-        String output = run(program, folder);
-        assertTrue(Pattern.matches(promised.replaceAll("\\d{16}", "\\\\d{16}"), output), output);
     }
 
     private static boolean isLeader(AnnotationConfigApplicationContext instance) {
