@@ -1,4 +1,4 @@
-"""The network between the processes of a test: a proxy that every connection passes, and that cuts, delays, half-closes and resets them.
+"""The network between the processes of a test: a proxy that every connection passes, and that cuts, delays and resets them.
 
 A process has a name. Its connections come from an address of its own, 127.0.1.n: servers and Sentinels have `bind-source-addr`, clients bind.
 It is reached at a door, a port of the proxy that it announces for its own. So any process can be cut off from any other, in one direction or
@@ -57,7 +57,7 @@ class Network:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.addresses, self.names = {}, {}
-        self.stopped, self.refused, self.ended, self.delayed = set(), set(), set(), set()
+        self.stopped, self.refused, self.delayed = set(), set(), set()
         self.connections, self.listeners = set(), []
         self.words, self.lost = [], 0
         self.loop, self.change = asyncio.new_event_loop(), asyncio.Event()
@@ -107,17 +107,6 @@ class Network:
             self._reset(some)
         self._set(refuse)
 
-    def half_close(self, some):
-        """The receiver reads the end of each connection; the sender receives nothing at all."""
-        def close():
-            self.ended.update(some)
-            self.stopped.update(way for one, other in some for way in [(one, other), (other, one)])
-            for connection in self.connections:
-                for way, writer in zip(connection.ways, (connection.far, connection.near)):
-                    if way in some and not writer.is_closing():
-                        writer.write_eof()
-        self._set(close)
-
     def slow(self, some):
         self._set(lambda: self.delayed.update(some))
 
@@ -136,8 +125,9 @@ class Network:
     def mend(self, reset=False):
         """Ends all faults. `reset`: connections that were cut do not go on, as if a firewall had forgotten them."""
         def mend():
-            self._reset(self.stopped if reset else self.ended)
-            for some in (self.stopped, self.refused, self.ended, self.delayed):
+            if reset:
+                self._reset(self.stopped)
+            for some in (self.stopped, self.refused, self.delayed):
                 some.clear()
         self._set(mend)
 

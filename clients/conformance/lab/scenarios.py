@@ -90,7 +90,6 @@ def clients_cut_off(master, names, dice):
     return [dice.choice([
         ("stop", both(some, servers), 0), ("refuse", both(some, servers), 0),
         ("stop", ways(some, servers), 0), ("stop", ways(servers, some), 0),
-        ("half_close", ways(some, servers), 0), ("half_close", ways(servers, some), 0),
         ("slow", both(some, servers), 0),
     ])]
 

@@ -68,78 +68,36 @@ def test_the_old_masters_hold_is_known_by_the_machine_that_was_cut_off_or_by_wha
     assert (pair.old.process, pair.is_told_apart()) == (old, is_told_apart)
 
 
-class Net:
-    """A network with a listener behind a door; `connect` gives both ends."""
+def test_what_is_stopped_arrives_when_that_is_mended_or_its_connection_is_reset():
+    network, listener = Network(), socket.create_server((HOST, 0))
+    door = network.door("server", lambda: listener.getsockname()[1])
 
-    def __init__(self):
-        self.network, self.listener = Network(), socket.create_server((HOST, 0))
-        self.door = self.network.door("server", lambda: self.listener.getsockname()[1])
-        self.client, self.server = self.connect("client")
-
-    def dial(self, name):
-        return socket.create_connection((HOST, self.door), LONG, (self.network.address(name), 0))
-
-    def connect(self, name):
-        client = self.dial(name)
-        server, _ = self.listener.accept()
+    def connect(name):
+        client = socket.create_connection((HOST, door), LONG, (network.address(name), 0))
+        server, _ = listener.accept()
         passes(client, server)
         return client, server
 
-
-@pytest.fixture
-def net():
-    return Net()
+    (client, server), (last, its), others = map(connect, ["client", "client", "other"])
+    network.stop({("client", "server")})
+    client.sendall(b"late")
+    client.shutdown(socket.SHUT_WR)
+    server.settimeout(A_MOMENT)
+    with pytest.raises(TimeoutError):
+        server.recv(10)
+    passes(server, client)
+    passes(*others)
+    network.mend()
+    assert server.recv(10) == b"late" and server.recv(10) == b""
+    network.stop({("server", "client")})
+    network.mend(reset=True)
+    with pytest.raises(ConnectionResetError):
+        last.recv(10)
+    network.stop(both({"other"}, {"server"}))
+    network.end()  # Although something is stopped.
 
 
 def passes(sender, receiver):
     sender.sendall(b"x")
     receiver.settimeout(LONG)
     assert receiver.recv(10) == b"x"
-
-
-def is_silent(receiver):
-    receiver.settimeout(A_MOMENT)
-    with pytest.raises(TimeoutError):
-        receiver.recv(10)
-    receiver.settimeout(LONG)
-
-
-def test_what_is_stopped_one_way_arrives_when_that_is_mended(net):
-    net.network.stop({("client", "server")})
-    net.client.sendall(b"late")
-    is_silent(net.server)
-    passes(net.server, net.client)
-    net.network.mend()
-    assert net.server.recv(10) == b"late"
-
-
-def test_an_end_does_not_arrive_either_and_others_are_not_concerned(net):
-    others = net.connect("other")
-    net.network.stop(both({"client"}, {"server"}))
-    net.client.close()
-    is_silent(net.server)
-    passes(*others)
-    net.network.mend()
-    assert net.server.recv(10) == b""
-
-
-def test_connections_that_were_cut_are_reset_if_they_are_to_be(net):
-    net.network.stop({("server", "client")})
-    net.network.mend(reset=True)
-    with pytest.raises(ConnectionResetError):
-        net.client.recv(10)
-
-
-def test_of_half_a_close_the_sender_hears_nothing(net):
-    net.network.half_close({("client", "server")})
-    assert net.server.recv(10) == b""
-    net.server.sendall(b"x")
-    is_silent(net.client)
-    net.network.mend()
-    with pytest.raises(ConnectionResetError):
-        net.client.recv(10)
-
-
-def test_a_network_that_is_cut_can_end(net):
-    net.network.stop(both({"client"}, {"server"}))
-    net.network.end()
