@@ -3,11 +3,9 @@
 use super::action::{Action, Request, Step};
 use super::memory::Memory;
 use super::scope::{BLOCKING, LARGE, Wait};
-use super::world::{NAMES, World};
+use super::world::World;
 use crate::lock::turn::REAP_BATCH;
-use crate::lock::{
-    self, Ask, Event, GiveUp, Millis, Now, Owner, Refusal, Terms, WaitMode, Waiter, Wall,
-};
+use crate::lock::{self, Ask, Event, Millis, Now, Owner, Terms, WaitMode, Waiter, Wall};
 
 const LEASE: Millis = 1_000;
 
@@ -112,31 +110,4 @@ fn a_caller_that_blocks_behind_a_long_row_of_dead_waiters_is_served_once_all_are
         step.state.events[..],
         [.., Event::Granted { ticket: 1, .. }]
     ));
-}
-
-#[test]
-fn application_data_is_refused_and_left_as_it_is() {
-    let refused = Some(Refusal::NotALock);
-    for owner in [NAMES[0], NAMES[1]] {
-        let mut state = Memory {
-            holder: Some((Owner::from(NAMES[0]), 1)),
-            is_alien: true,
-            ..Memory::default()
-        };
-        let before = state.clone();
-        let now = Now::from_millis(1_000);
-        let mut step = lock::Step::new(&mut state, &BLOCKING.rules, now);
-        assert_eq!(step.ask(&ask(owner, WaitMode::Polling)).err(), refused);
-        let request = GiveUp {
-            owner,
-            token: None,
-            all: false,
-            connection: None,
-        };
-        assert_eq!(step.release(&request).err(), refused);
-        assert_eq!(step.renew(owner, 1).err(), refused);
-        assert_eq!(step.break_lock(None, true).err(), refused);
-        assert_eq!(step.force_unlock(now.wall()).err(), refused);
-        assert_eq!(state, before);
-    }
 }

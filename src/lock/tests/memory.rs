@@ -27,8 +27,6 @@ pub struct Memory {
     pub turn: Option<Turn>,
     /// The connections that the lock is bound to.
     pub session: Option<Session>,
-    /// What is held is application data.
-    pub is_alien: bool,
     /// The server may be cut off.
     pub is_cut_off: bool,
     /// What has happened and was not taken yet.
@@ -110,7 +108,7 @@ impl State for Memory {
     }
 
     fn is_lock(&mut self) -> bool {
-        !self.is_alien
+        true
     }
 
     fn set_holds(&mut self, owner: &[u8], holds: i64) {
