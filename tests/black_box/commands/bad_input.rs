@@ -154,7 +154,7 @@ fn names_and_owners_of_any_bytes_stay_what_they_are_also_in_files() {
         assert_eq!(error, Err(text.to_owned()));
     }
     let every: Vec<u8> = (0..=255).collect();
-    for owner in [every.as_slice(), &[0xfe; 256], b"\r\n$-1\r\n"] {
+    for owner in [&[0xfe; 256][..], &every, b"\r\n$-1\r\n"] {
         let asked = client.raw(&[b"FAIRLOCK.ACQUIRE", NAME, owner, b"ENQUEUE"]);
         assert!(asked.is_ok(), "{asked:?}");
     }
@@ -162,11 +162,14 @@ fn names_and_owners_of_any_bytes_stay_what_they_are_also_in_files() {
     let mut client = server.connect();
     let queue = client.raw(&[b"FAIRLOCK.QUEUE", NAME]);
     let shown = format!("{queue:?}");
-    let last = Value::BulkString(b"\r\n$-1\r\n".to_vec());
-    for owner in [Value::BulkString(vec![0xfe; 256]), last] {
+    for owner in [&every[..], b"\r\n$-1\r\n"] {
+        let owner = Value::BulkString(owner.to_vec());
         assert!(shown.contains(&format!("{owner:?}")), "{shown}");
     }
-    let released = client.raw(&[b"FAIRLOCK.RELEASE", NAME, &every]);
+    let key = [b"redisson_lock_queue:{", NAME, b"}"].concat();
+    let length = client.raw(&[b"LLEN", &key]);
+    assert_eq!(length, Ok(Value::Int(2)));
+    let released = client.raw(&[b"FAIRLOCK.RELEASE", NAME, &[0xfe; 256]]);
     assert_eq!(released, Ok(Value::Int(0)));
     let reply = client.raw(&[b"FAIRLOCK.ACQUIRE", b"", b"a"]);
     assert!(reply.is_ok(), "the empty key is a key: {reply:?}");

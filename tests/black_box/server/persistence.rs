@@ -18,12 +18,12 @@ fn busy_lock(server: &Server) {
     }
     client.run("FAIRLOCK.CANCEL k w0");
     client.run("FAIRLOCK.CANCEL k w3");
-    // By a script and in a transaction, too.
+    // By a script, and below in a transaction.
     client.run("EVAL redis.call('FAIRLOCK.CANCEL','k','w5') 1 k");
-    client.at_once(&["FAIRLOCK.RELEASE k a"]);
+    client.int("FAIRLOCK.RELEASE k a");
     client.int("FAIRLOCK.RELEASE k a");
     client.int("FAIRLOCK.ACQUIRE k w1 LEASE 600000");
-    client.run("FAIRLOCK.RENEW k w1 LEASE 500000");
+    client.at_once(&["FAIRLOCK.RENEW k w1 LEASE 500000"]);
     client.run("FAIRLOCK.ACQUIRE other a LEASE 600000");
     client.run("FAIRLOCK.BREAK other");
 }
