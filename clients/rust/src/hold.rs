@@ -121,8 +121,12 @@ impl Hold {
         });
     }
 
-    /// The error: it is known to be lost.
-    pub fn check(&self) -> Result<()> {
+    /// The error: it is known to be lost. Its runtime's only thread may be too busy to notice the end of the lease.
+    pub fn check(self: &Arc<Self>) -> Result<()> {
+        let end = self.state.borrow().end;
+        if Instant::now() >= end {
+            self.lose(Cause::Lease);
+        }
         let is_lost = self.state.borrow().lost.is_some();
         if is_lost { Err(self.gone()) } else { Ok(()) }
     }

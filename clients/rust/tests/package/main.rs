@@ -56,6 +56,23 @@ async fn a_guard_of_tokio_that_is_dropped_is_released_by_a_task() {
     held.await.unwrap().release().await.unwrap();
 }
 
+/// Nothing of the package runs meanwhile in the runtime's only thread.
+#[tokio::test]
+async fn a_task_that_does_not_yield_can_tell_that_its_lease_is_over() {
+    let server = Server::new();
+    let locks = server.locks();
+    let lease = Duration::from_millis(300);
+    let options = Options {
+        lease,
+        ..Default::default()
+    };
+    let held = locks.acquire("orders", options).await.unwrap();
+    std::thread::sleep(lease);
+    assert!(held.is_lost());
+    let error = held.release().await.unwrap_err();
+    assert_eq!(error.kind, Kind::LockLost(Cause::Lease));
+}
+
 #[tokio::test]
 async fn a_thousand_tasks_hold_it_in_the_order_of_their_calls() {
     let server = Server::new();
