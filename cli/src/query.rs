@@ -131,15 +131,14 @@ pub async fn break_lock(args: BreakArgs, target: Target) -> Result<u8, Failure> 
         .await?;
     let after = server.lock(&key).await?;
     // Of several holders the first, or the one that was named.
-    let was = match owner.or(before.owner).filter(|_| freed) {
-        Some(was) => format!("was held by {}", word(&was)),
-        None => "was not held".to_owned(),
-    };
+    let named = owner.or(before.owner.filter(|_| freed));
+    let by = named.map_or_else(String::new, |owner| format!(" by {}", word(&owner)));
+    let not = if freed { "" } else { "not " };
     let is = match &after.owner {
         Some(is) => format!("held by {}", word(is)),
         None => "free".to_owned(),
     };
-    print(&format!("{} {was}; it is {is} now", word(&key)))?;
+    print(&format!("{} was {not}held{by}; it is {is} now", word(&key)))?;
     Ok(0)
 }
 

@@ -140,7 +140,7 @@ fn a_lock_is_freed_and_goes_to_the_next_and_what_is_no_lock_is_left_alone() {
         ("k", "", "held by bob", "free"),
         ("k", "", "not held", "free"),
         ("pool", "--owner bob", "held by bob", "held by ann"),
-        ("pool", "--owner carl", "not held", "held by ann"),
+        ("pool", "--owner carl", "not held by carl", "held by ann"),
         ("data", "--force", "held by a", "free"),
     ] {
         let told = said(&server, &format!("break {lock} {options}"));
