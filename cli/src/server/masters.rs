@@ -122,6 +122,10 @@ async fn masters(link: &mut Link) -> Result<Vec<Target>, Trouble> {
     }
     let slots = link.ask(redis::cmd("CLUSTER").arg("SLOTS")).await?;
     let nodes = addresses(&slots).ok_or_else(|| Trouble::odd(&link.target))?;
+    if nodes.is_empty() {
+        let text = "the cluster serves no slots: see CLUSTER INFO";
+        return Err(Trouble::Gone(text.to_owned()));
+    }
     let targets = nodes.iter().map(|(host, port)| link.target.at(host, *port));
     Ok(targets.collect())
 }

@@ -34,6 +34,14 @@ fn every_command_says_what_is_wrong_with_the_server() {
 }
 
 #[test]
+fn a_cluster_without_slots_is_none_yet() {
+    let server = Server::with(&["--cluster-enabled", "yes"]);
+    for arguments in ["top --once", "locks"] {
+        program::ended(server.port, arguments).failed(69, "serves no slots");
+    }
+}
+
+#[test]
 fn a_user_needs_little() {
     let (server, mut client) = Server::connected();
     let commands = "+fairlock.info +fairlock.holders +fairlock.acquire +fairlock.release";
