@@ -21,42 +21,33 @@ use crate::written::Title;
 
 /// The length of a turn in the scripts, in milliseconds.
 const TURN: u64 = 5000;
-/// What happens in the middle of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Middle {
-    /// The server stays without the module.
-    Nothing,
-    /// The module is loaded, with interception off.
-    LoadBeside,
-    /// The module is loaded, with interception on.
-    LoadIntercepting,
-}
 
 #[test]
 fn a_fleet_of_scripts_keeps_order_exclusion_and_tokens_under_faults() {
-    run(Middle::Nothing);
+    run(None);
 }
 
 #[test]
 #[ignore = "takes long: make test-all"]
 fn a_fleet_of_scripts_goes_over_to_commands_with_interception_off() {
-    run(Middle::LoadBeside);
+    run(Some("no"));
 }
 
 #[test]
 fn a_fleet_of_scripts_goes_over_to_commands() {
-    run(Middle::LoadIntercepting);
+    run(Some("yes"));
 }
 
-fn run(middle: Middle) {
+/// In the middle of a round the module is loaded, with this setting of `intercept-eval`; or it is not.
+fn run(intercepts: Option<&str>) {
     let _alone = alone();
     let milliseconds = setting("CHAOS_SECONDS").unwrap_or(60) * 1000 / 8;
     let seed = setting("CHAOS_SEED").unwrap_or(1);
-    println!("{middle:?}: twice {milliseconds} ms, CHAOS_SEED={seed}");
-    nothing(&round(middle, seed, milliseconds), middle, seed);
+    println!("{intercepts:?}: twice {milliseconds} ms, CHAOS_SEED={seed}");
+    nothing(&round(intercepts, seed, milliseconds), intercepts, seed);
 }
 
-fn round(middle: Middle, seed: u64, milliseconds: u64) -> Vec<Violation> {
+fn round(intercepts: Option<&str>, seed: u64, milliseconds: u64) -> Vec<Violation> {
     let options = [Disk::Always.options(), &["--enable-module-command", "yes"]].concat();
     let master = Server::without_module(&options);
     let recorder = Recorder::new(History {
@@ -69,18 +60,20 @@ fn round(middle: Middle, seed: u64, milliseconds: u64) -> Vec<Violation> {
     let mut harmer = Harmer::new(Arc::clone(&world), Disk::Always, master, None);
     let threads = start(&GOING_OVER, &world, seed);
     harmer.carry_out(&faults(seed, milliseconds, true));
-    if middle != Middle::Nothing {
-        load(harmer.master(), middle);
+    if let Some(setting) = intercepts {
+        let module = server::module();
+        let load = format!("MODULE LOAD {} intercept-eval {setting}", module.display());
+        harmer.master().connect().assert_reply(&load, "OK");
         world.set_module(true);
     }
     // A server that is killed begins without the module again.
-    let kills = middle == Middle::Nothing;
+    let kills = intercepts.is_none();
     harmer.carry_out(&faults(seed + 1000, milliseconds, kills));
     round::finish(&world, threads, LAST_WAIT);
     witness.join().expect("no panic in the witness");
     let title = Title::new(
         harmer.master(),
-        &format!("scripts-{middle:?}"),
+        &format!("scripts-{}", intercepts.unwrap_or("only")),
         seed,
         2 * milliseconds,
     );
@@ -112,15 +105,4 @@ fn faults(seed: u64, milliseconds: u64, kills: bool) -> Plan {
         _ => true,
     });
     plan
-}
-
-fn load(server: &Server, middle: Middle) {
-    let setting = if middle == Middle::LoadIntercepting {
-        "yes"
-    } else {
-        "no"
-    };
-    let module = server::module();
-    let words = format!("MODULE LOAD {} intercept-eval {setting}", module.display());
-    assert_eq!(server.connect().run(&words), "OK");
 }
