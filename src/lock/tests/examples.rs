@@ -80,19 +80,6 @@ fn a_score_that_another_client_has_set_far_off_is_set_right_and_a_blocked_waiter
 }
 
 #[test]
-fn a_server_that_may_be_cut_off_renews_no_lease() {
-    let mut bound = request(0, Wait::Try, 1);
-    bound.session = true;
-    let mut world = after(World::new(&LARGE), &[Action::Acquire(bound)]);
-    let end = world.state.lease_end;
-    world.state.is_cut_off = true;
-    world = after(world, &[Action::Silence(600)]);
-    assert_eq!(world.state.lease_end, end);
-    world.state.is_cut_off = false;
-    assert!(after(world, &[Action::Silence(600)]).state.lease_end > end);
-}
-
-#[test]
 fn a_caller_that_blocks_behind_a_long_row_of_dead_waiters_is_served_once_all_are_dropped() {
     let now = Now::from_millis(1_000);
     let dead = Waiter::found(Wall::default(), now);

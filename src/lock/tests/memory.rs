@@ -27,8 +27,6 @@ pub struct Memory {
     pub turn: Option<Turn>,
     /// The connections that the lock is bound to.
     pub session: Option<Session>,
-    /// The server may be cut off.
-    pub is_cut_off: bool,
     /// What has happened and was not taken yet.
     pub events: Vec<Event>,
 }
@@ -219,7 +217,7 @@ impl State for Memory {
     }
 
     fn may_renew(&mut self) -> bool {
-        !self.is_cut_off
+        true
     }
 
     fn emit(&mut self, event: Event) {
