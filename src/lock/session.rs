@@ -12,6 +12,9 @@ use super::parts::{Connection, Holds, Owner, Session};
 use super::state::State;
 use super::step::Step;
 
+/// How many leases are renewed in one step. The next step, which is due at once, renews more.
+const RENEW_BATCH: usize = 500;
+
 impl Session {
     /// When its lease, which ends at `end`, must be renewed: once a third is over, so that two renewals may be missed.
     /// By the wall clock, as the lease itself: that may be set ahead. At once if another client has taken the lease
@@ -184,9 +187,13 @@ impl<S: State> Step<'_, S> {
     /// server may be cut off, leases run out: another server may grant the lock when they would have ended.
     pub(super) fn renew_due_sessions(&mut self) {
         // The server is asked only if something is due: many steps look here.
-        let may_renew = self.due_for_renewal().is_some() && self.state.may_renew();
-        while may_renew && let Some(owner) = self.due_for_renewal() {
-            self.extend(&owner, 0);
+        if self.due_for_renewal().is_some() && self.state.may_renew() {
+            for _ in 0..RENEW_BATCH {
+                let Some(owner) = self.due_for_renewal() else {
+                    break;
+                };
+                self.extend(&owner, 0);
+            }
         }
     }
 

@@ -32,8 +32,8 @@ impl Table {
         self.noted.len()
     }
 
-    /// The first lock that has work, and the work, which is not noted any more: of many waiters that have gone, some.
-    /// The rest is noted behind that of other locks.
+    /// The first lock that has work, and the work, which is not noted any more: of many waiters that have gone, some,
+    /// and of many sessions that have closed. The rest is noted behind that of other locks.
     pub fn take_work(&mut self) -> Option<(LockId, Work)> {
         let id = self.noted.pop_front()?;
         if is_too_roomy(self.noted.capacity(), self.noted.len()) {
@@ -44,9 +44,14 @@ impl Table {
         let mut work = std::mem::take(&mut record.work);
         if work.gone.len() > WORK_BATCH {
             record.work.gone = work.gone.split_off(WORK_BATCH);
-            self.note(&id, |_| ());
-        } else {
+        }
+        let later = work.closed.len().saturating_sub(WORK_BATCH);
+        let closed = work.closed.split_off(later);
+        record.work.closed = std::mem::replace(&mut work.closed, closed);
+        if record.work.is_none() {
             self.forget_if_idle(&id);
+        } else {
+            self.note(&id, |_| ());
         }
         Some((id, work))
     }

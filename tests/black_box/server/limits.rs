@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlock_testing::{Blocked, Client, Server, wait_until};
 use redis::Value;
@@ -171,9 +171,14 @@ fn worked(server: &Server) -> Duration {
     Duration::from_nanos(nanoseconds.expect("a number"))
 }
 
-/// Asks until told to stop; the most that the server has worked before an answer.
-fn longest_answer(server: &Server, done: impl Fn(&mut Client) -> bool) -> Duration {
+/// Begins, and asks until told to stop; the most that the server has worked before an answer.
+fn longest_answer(
+    server: &Server,
+    begin: impl FnOnce(),
+    done: impl Fn(&mut Client) -> bool,
+) -> Duration {
     let mut client = server.connect();
+    begin();
     let mut longest = Duration::ZERO;
     wait_until("it is done", || {
         let before = worked(server);
@@ -195,8 +200,8 @@ fn a_connection_with_a_hundred_thousand_sessions_closes_while_others_are_served(
     let bytes = each(memory(&server) - before, MAX_WAITERS);
     println!("a lock with a session: {bytes} bytes");
     assert!(bytes < 2_048, "{bytes}");
-    drop(client);
-    let longest = longest_answer(&server, |client| {
+    let closes = || drop(client);
+    let longest = longest_answer(&server, closes, |client| {
         client
             .run("INFO fairlock")
             .contains("fairlock_session_locks:0\\n")
@@ -209,6 +214,28 @@ fn a_connection_with_a_hundred_thousand_sessions_closes_while_others_are_served(
     wait_until("the memory is given back", || {
         memory(&server) - before < 2_000_000
     });
+}
+
+#[test]
+fn a_hundred_thousand_sessions_of_one_shared_lock_are_renewed_and_end_while_others_are_served() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let ask = |number| format!("FAIRLOCK.ACQUIRE k a{number} SHARED SESSION LEASE 9000");
+    send_all(&mut client, (0..MAX_WAITERS).map(ask), "ERR");
+    let all_are_due = || {
+        server.signal("STOP");
+        thread::sleep(Duration::from_millis(3500));
+        server.signal("CONT");
+    };
+    let began = Instant::now();
+    let renewing = longest_answer(&server, all_are_due, |client| {
+        client.run("PING") == "PONG" && began.elapsed() > Duration::from_secs(5)
+    });
+    assert_eq!(server.count("session_locks"), 100_000);
+    let closes = || drop(client);
+    let ending = longest_answer(&server, closes, |client| client.run("EXISTS k") == "0");
+    println!("longest answer while they are renewed: {renewing:?}, while they end: {ending:?}");
+    assert!(renewing.max(ending) < Duration::from_millis(100));
 }
 
 #[test]
