@@ -31,7 +31,6 @@ type caller struct {
 	address  string    // of the server that answered last
 	tries    tries
 	line     *redis.Client // of a session
-	lineTo   *redis.Client // the user's client for that server
 	underWay chan reply    // to a command that was not waited for
 
 	token         int64
@@ -328,7 +327,7 @@ func (c *caller) lost(cause Cause) *Error {
 // connect makes the connection of a session, to the server that has the lock now.
 func (c *caller) connect(ctx context.Context) error {
 	node, err := c.locks.node(ctx, c.name)
-	if err != nil || node == c.lineTo {
+	if err != nil || c.line != nil && c.line.Options().Addr == node.Options().Addr {
 		return err
 	}
 	if c.line != nil {
@@ -338,7 +337,7 @@ func (c *caller) connect(ctx context.Context) error {
 	options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = 1, 0, 0, 0
 	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, -1
 	options.Protocol = 2 // The handlers of RESP3's messages are those of the user's client.
-	c.line, c.lineTo = redis.NewClient(&options), node
+	c.line = redis.NewClient(&options)
 	return nil
 }
 
