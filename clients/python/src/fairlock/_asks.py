@@ -8,12 +8,10 @@ import threading
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
-import redis.exceptions as redis_errors
-
 from . import _errors as errors
 from ._calls import FIRST_PAUSE, Calls, Tries
 from ._errors import Failure
-from ._options import Options, check_name, ms, new_owner
+from ._options import Options, check_name, new_owner
 
 if TYPE_CHECKING:
     from ._core import Hold
@@ -45,7 +43,7 @@ class Ask(Tries):
         self.over = math.inf if options.wait is None else self.started + options.wait
         self.last = self.started + self.longest if options.wait == 0 else self.over  # until when it waits for its turn to ask
         self.stop: BaseException | None = None  # the caller is cancelled, or Locks closed
-        self.was_answered = self.is_waiting = self.is_unconfirmed = False
+        self.was_answered = self.was_late = self.is_waiting = self.is_unconfirmed = False
         self.retry_after: float | None = None  # seconds for which it is to wait, unless it is woken, before it asks again
         self.is_clean = True  # neither waits nor holds, nor ever will: the owner name can be used again
 
@@ -219,6 +217,7 @@ class Asks(Calls):
         if type(reply) is int:
             return await self._granted(ask, reply, sent, is_confirmed)
         ask.reset()
+        ask.is_granted = ask.was_late = False
         if reply is None:
             raise self._not_in_time(ask)
         ask.retry_after = reply[1] / 1000
@@ -228,22 +227,15 @@ class Asks(Calls):
         return None
 
     async def _granted(self, ask: Ask, token: int, sent: float, is_confirmed: bool) -> Any:
-        lease, name, owner = ask.options.lease, ask.name, ask.ear.owner
+        lease = ask.options.lease
         if token <= ask.ear.released:  # A new master does not know of the release, nor perhaps of who held the lock since.
             ask.was_answered = not await self._leave(ask, LEAVE)
             ask.ear.released = token if ask.was_answered else 0
             return None
-        if self.now() - sent >= lease / 3:  # It may have been on its way for longer than its lease.
-            sent = self.now()
-            try:
-                _, is_confirmed = await self._call(ask, ("FAIRLOCK.RENEW", name, owner, "LEASE", ms(lease)), confirm=True)
-            except redis_errors.ResponseError as error:
-                ask.is_granted = errors.code_of(error) != "NOTHELD"
-                if ask.is_granted:
-                    raise
-                return None
-            if is_confirmed and self.now() - sent >= lease:
-                return None
+        if is_confirmed and self.now() - sent >= (lease if ask.was_late else lease / 3):
+            ask.was_answered = ask.was_late  # To ask again, once also beyond the wait, renews it, or finds that it is lost.
+            ask.was_late = True
+            return None
         if ask.stop is not None:
             raise ask.stop
         if is_confirmed:
