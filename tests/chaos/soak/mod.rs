@@ -14,7 +14,7 @@ use fairlock_testing::{Server, setting};
 use crate::actor::{self, KINDS, SCRIPTED, fetch_scripts};
 use crate::checker::{self, Violation};
 use crate::guarantees::alone;
-use crate::history::{History, Recorder};
+use crate::history::{Answer, Call, History, Micros, Recorder, Request};
 use crate::porcupine;
 use crate::round::{LAST_WAIT, finish, left_behind};
 use crate::witness;
@@ -68,30 +68,49 @@ fn history() -> History {
     }
 }
 
-/// One row after the other, printed as they come. What happened in each is checked as in chaos.
+/// One row after the other, printed as they come. What happened in each but the last is checked as in chaos.
 fn rows(world: &World, server: &Server, seconds: u64) -> (Vec<Row>, Vec<Violation>) {
     let every = Duration::from_millis((seconds * 1000 / ROWS).max(200));
     let (start, length) = (Instant::now(), Duration::from_secs(seconds));
     let title = Title::new(server, "soak", 0, seconds * 1000);
     let (mut rows, mut found) = (Vec::new(), Vec::new());
-    let mut begins = start;
+    let (mut begins, mut before) = (start, None);
     while start.elapsed() < length {
         begins += every;
         thread::sleep(begins.saturating_duration_since(Instant::now()));
         change_mode(server, rows.len());
         let history = world.recorder.with(|now| std::mem::replace(now, history()));
+        let end = world.recorder.now();
         let row = Row::of(server);
         println!("{} s: {row:.2?}", start.elapsed().as_secs());
         rows.push(row);
-        found.extend(judged(history, &title));
+        if let Some((last, its_end)) = before.take() {
+            found.extend(judged(last, &under_way(&history, its_end), &title));
+        }
+        before = Some((history, end));
     }
     (rows, found)
 }
 
+/// What was asked for before that instant, and answered in this history, which begins there: it may have been carried
+/// out before. A request for the lock is not among these: its answer says what it was.
+fn under_way(history: &History, end: Micros) -> Vec<Call> {
+    let is_acquire = |call: &&Call| matches!(call.request, Request::Acquire { .. });
+    let calls = history.calls.iter().filter(|call| !is_acquire(call));
+    let calls = calls.filter(|call| call.invoked < end).cloned();
+    let unanswered = |call| Call {
+        answered: end,
+        answer: Answer::Never,
+        ..call
+    };
+    calls.map(unanswered).collect()
+}
+
 /// Porcupine sees no keys: who holds the lock at the end of a row may be told in the next one.
-fn judged(mut history: History, title: &Title) -> Vec<Violation> {
+fn judged(mut history: History, under_way: &[Call], title: &Title) -> Vec<Violation> {
     let found = checker::check(&history);
     history.sights.clear();
+    history.calls.extend_from_slice(under_way);
     porcupine::judge(&history, found, title)
 }
 
