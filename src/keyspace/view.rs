@@ -102,16 +102,21 @@ pub fn holders(
 ) -> Result<(Vec<HolderView>, usize), Error> {
     let lock = open(ctx, &names.lock, &Kind::Hash)?;
     let shared = open(ctx, &names.shared, &Kind::Hash)?;
-    let fields = if shared.is_empty() {
+    let mut fields = if shared.is_empty() {
         Vec::new()
     } else {
         lock.some_hash_fields(most.saturating_add(1))
     };
+    // The token's.
+    fields.retain(|(owner, _)| !owner.is_empty());
     // The entries may be those of the lock with the same queue.
     let is_shared = |(owner, _): &Field| shared.hash_get(&string(owner)).is_some();
     if fields.iter().any(is_shared) {
         let number = lock.len() - usize::from(token_of(&lock).is_some());
-        return Ok((shared_holders(fields, &shared, now), number));
+        let read = fields.len();
+        let holders = shared_holders(fields, &shared, now);
+        let over = read - holders.len();
+        return Ok((holders, number.saturating_sub(over)));
     }
     let end = lock.expires_at().map(Wall::of);
     let field = lock.hash_named();
@@ -120,6 +125,7 @@ pub fn holders(
     Ok((holder.into_iter().collect(), number))
 }
 
+/// Those whose lease is not over, as of a key that has expired: a server that may not write still has both.
 fn shared_holders(fields: Vec<Field>, shared: &Key<'_>, now: Now) -> Vec<HolderView> {
     let view = |field: Field| {
         let text = shared.hash_get(&string(&field.0));
@@ -127,8 +133,8 @@ fn shared_holders(fields: Vec<Field>, shared: &Key<'_>, now: Now) -> Vec<HolderV
         let end = entry.as_ref().map(|holder| holder.lease_end);
         HolderView::new(field, end, entry, now)
     };
-    let named = fields.into_iter().filter(|(owner, _)| !owner.is_empty());
-    let mut holders: Vec<_> = named.map(view).collect();
+    let holders = fields.into_iter().map(view);
+    let mut holders: Vec<_> = holders.filter(|holder| holder.lease != Some(0)).collect();
     holders.sort_by(|one, other| (one.token, &one.owner).cmp(&(other.token, &other.owner)));
     holders
 }

@@ -1,6 +1,6 @@
 //! Each holder by itself: its lease, session, hold count and token.
 
-use fairlock_testing::{Server, wait_until};
+use fairlock_testing::{Server, follow, wait_until};
 
 use crate::scene::owners;
 
@@ -20,6 +20,25 @@ fn a_lease_that_ends_takes_that_holder_out_and_no_other_and_lets_the_next_in() {
         "(error) NOTHELD the owner does not hold the lock",
     );
     assert_eq!(server.count("lease_ends"), 1);
+}
+
+/// Until its master takes it out, its keys are there.
+#[test]
+fn a_replica_shows_no_holder_whose_lease_is_over() {
+    let (master, mut client) = Server::connected();
+    let replica = Server::start();
+    follow(&replica, &master);
+    client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 2000");
+    client.assert_reply("WAIT 1 0", "1");
+    let mut client = replica.connect();
+    master.while_stopped(|| {
+        wait_until("the lease is over", || {
+            owners(&client.run("FAIRLOCK.HOLDERS k")) == ["a"]
+        });
+        client.assert_has("FAIRLOCK.INFO k", "holders, 1,");
+        client.assert_reply("HEXISTS k b", "1");
+    });
 }
 
 #[test]
