@@ -70,31 +70,21 @@ def test_r41_required(driver, plain, name):
 
 
 def test_r50_shared(locks, view, name):
-    """Shared holders hold together; an exclusive caller waits for all, and a shared one behind it waits for it."""
-    readers = [locks.acquire(name, shared=True) for _ in range(3)]
+    """As many share a lock as `limit` says; an exclusive caller waits for all of them, and shared ones behind it wait for it, and hold together."""
+    readers = [locks.acquire(name, limit=3) for _ in range(3)]
     assert len({reader.token for reader in readers}) == 3
-    writer = locks.begin(name)
-    view.waits(name)
-    late = locks.begin(name, shared=True)
-    view.waits(name, 2)
+    assert locks.fails(name, limit=3, wait=0).type == "NotInTime"
+    (writer,) = waiting(locks, view, name, 1)
+    late = [locks.begin(name, shared=True) for _ in range(2)]
+    view.waits(name, 3)
     for reader in readers:
         assert not writer.done()
         reader.release()
     held = writer.result()
-    assert not late.done()
+    assert not any(call.done() for call in late)
     held.release()
-    late.result().release()
-    assert view.is_free(name)
-
-
-def test_r51_limit(locks, view, name):
-    """`limit=2`: two hold, the third waits for a release."""
-    first, second = locks.acquire(name, limit=2), locks.acquire(name, limit=2)
-    assert locks.fails(name, limit=2, wait=0).type == "NotInTime"
-    (third,) = waiting(locks, view, name, 1, limit=2)
-    second.release()
-    third.result().release()
-    first.release()
+    for reader in [call.result() for call in late]:
+        reader.release()
     assert view.is_free(name)
 
 

@@ -8,7 +8,6 @@ import redis
 from driving import Failed
 from redis_server import command_of
 from servers import HOST, on, until
-from test_topology import use_all_masters
 from view import LONG, waiting
 
 pytestmark = pytest.mark.module
@@ -113,27 +112,6 @@ def test_r76_for_ever(driver, own, name):
         assert view.is_free(held.name)
 
 
-def test_r77_address_map(driver, servers, name):
-    """Cluster with announced host names that only the client's address map knows: locks work on all masters."""
-    cluster = servers("cluster", "--cluster-preferred-endpoint-type", "hostname")
-    names = {f"{node}.invalid": cluster.port(node) for node in "abcd"}
-    for node in "abcd":
-        cluster.at(node).config_set("cluster-announce-hostname", f"{node}.invalid")
-    for node in "abcd":
-        until("all are announced", lambda node=node: all(each in str(cluster.at(node).execute_command("CLUSTER SLOTS")) for each in names))
-    addresses = {f"{host}:{port}": f"{HOST}:{port}" for name, port in names.items() for host in (name, HOST)}
-    locks = driver.new(cluster.client(map=addresses))
-    use_all_masters(locks, cluster, name)
-
-
-def test_r78_no_endpoint(request, driver, servers, name):
-    """Cluster with `cluster-preferred-endpoint-type unknown-endpoint`: locks work on all masters, also in a slot that moves."""
-    if driver.client in ("go", "ioredis"):
-        request.applymarker(pytest.mark.xfail(reason="the library itself cannot: not even SET works", strict=True))
-    cluster = servers("cluster", "--cluster-preferred-endpoint-type", "unknown-endpoint")
-    use_all_masters(driver.new(cluster.client()), cluster, name)
-
-
 @pytest.mark.parametrize("kind", ["one", "sentinel", "cluster"])
 def test_r79_mutual_tls(driver, servers, certificates, name, kind):
     """TLS with a client's certificate: one server, Sentinel, a cluster: acquired, waited for, a session."""
@@ -146,17 +124,3 @@ def test_r79_mutual_tls(driver, servers, certificates, name, kind):
     call.result().release()
     assert group.view().is_free(lock)
     locks.close(ping=True)
-
-
-def test_r80_password_in_a_cluster(driver, servers, name):
-    """A cluster that asks for a password: locks work on all masters."""
-    cluster = servers("cluster")
-    for node in "abcd":
-        cluster.at(node).acl_setuser("worker", enabled=True, passwords=["+secret"], keys=["*"], channels=["*"], commands=["+@all"])
-        for option, value in (("masteruser", "worker"), ("masterauth", "secret")):
-            cluster.at(node).config_set(option, value)
-    locks = driver.new(cluster.client(username="worker", password="secret"))
-    for node in "abcd":
-        cluster.at(node).acl_setuser("default", enabled=False)
-    for node in "abc":
-        locks.acquire(on(node, name), wait=SECONDS).release()
