@@ -7,16 +7,33 @@
     clippy::indexing_slicing
 )] // Names of tests are sentences.
 
-mod servers;
-
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use fairlock_client::{Cause, Event, Kind, Locks, Options};
-use servers::Server;
+use redis::{Client, FromRedisValue};
 
 const FIRST: &str = "the body's own";
+
+/// Of the server that scripts/clients/rust starts for all tests, which run one after another.
+fn client() -> Client {
+    let port = std::env::var("FAIRLOCK_PORT").unwrap();
+    let user = std::env::var("RENEWS").unwrap_or("default".into());
+    Client::open(format!("redis://{user}:any@127.0.0.1:{port}")).unwrap()
+}
+
+fn run<T: FromRedisValue>(words: &str) -> T {
+    let mut command = redis::Cmd::new();
+    command.arg(words.split(' ').collect::<Vec<_>>());
+    command
+        .query(&mut client().get_connection().unwrap())
+        .unwrap()
+}
+
+fn locks() -> Locks {
+    Locks::new(client()).unwrap()
+}
 
 fn is_free(locks: &Locks) -> bool {
     locks.info("orders").wait().unwrap().owner.is_none()
@@ -24,8 +41,7 @@ fn is_free(locks: &Locks) -> bool {
 
 #[test]
 fn a_guard_that_is_dropped_releases_also_by_an_early_return_and_a_panic() {
-    let server = Server::new();
-    let locks = server.locks();
+    let locks = locks();
     let body = || -> Result<(), &str> {
         let _held = locks.acquire("orders", None).wait().unwrap();
         assert!(!is_free(&locks));
@@ -42,8 +58,7 @@ fn a_guard_that_is_dropped_releases_also_by_an_early_return_and_a_panic() {
 
 #[tokio::test]
 async fn a_guard_of_tokio_that_is_dropped_is_released_by_a_task() {
-    let server = Server::new();
-    let locks = server.locks();
+    let locks = locks();
     drop(locks.acquire("orders", None).await.unwrap());
     let wait = Some(Duration::from_secs(60));
     let held = locks.acquire(
@@ -59,8 +74,7 @@ async fn a_guard_of_tokio_that_is_dropped_is_released_by_a_task() {
 /// Nothing of the package runs meanwhile in the runtime's only thread.
 #[tokio::test]
 async fn a_task_that_does_not_yield_can_tell_that_its_lease_is_over() {
-    let server = Server::new();
-    let locks = server.locks();
+    let locks = locks();
     let lease = Duration::from_millis(300);
     let options = Options {
         lease,
@@ -75,8 +89,7 @@ async fn a_task_that_does_not_yield_can_tell_that_its_lease_is_over() {
 
 #[tokio::test]
 async fn a_thousand_tasks_hold_it_in_the_order_of_their_calls() {
-    let server = Server::new();
-    let locks = Arc::new(server.locks());
+    let locks = Arc::new(locks());
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = tokio::task::JoinSet::new();
     for each in 0..1000 {
@@ -101,8 +114,7 @@ fn children_have_no_connection_of_their_parent() {
         assert_eq!(sockets.count(), 0);
         return;
     }
-    let server = Server::new();
-    let locks = server.locks();
+    let locks = locks();
     let held = locks.acquire("orders", None).wait().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap()); // This test once more.
     let test = ["children_have_no_connection_of_their_parent", "--exact"];
@@ -113,33 +125,29 @@ fn children_have_no_connection_of_their_parent() {
 
 #[test]
 fn a_loss_is_told_also_where_nobody_reads_what_is_printed() {
-    if let Ok(url) = std::env::var("RENEWS") {
-        let client = redis::Client::open(url).unwrap();
+    if std::env::var("RENEWS").is_ok() {
         let lease = Duration::from_millis(500);
-        let locks = Locks::new(client.clone()).unwrap();
         let options = Options {
             lease,
             ..Default::default()
         };
-        let held = locks.acquire("orders", options).wait().unwrap();
-        let mut refuses = redis::cmd("ACL");
-        refuses.arg(&["SETUSER", "default", "-@all"]);
-        refuses.exec(&mut client.get_connection().unwrap()).unwrap();
+        let held = locks().acquire("orders", options).wait().unwrap();
+        run::<()>("ACL SETUSER fading -@all");
         assert!(held.lost(Duration::from_secs(60)).wait().is_err());
         return;
     }
-    let server = Server::new();
+    run::<()>("ACL SETUSER fading on nopass ~* &* +@all");
     let (_, nobody) = std::io::pipe().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap()); // This test once more.
     let test = "a_loss_is_told_also_where_nobody_reads_what_is_printed";
     child.args([test, "--exact", "--nocapture"]).stderr(nobody);
-    let output = child.env("RENEWS", server.url()).output().unwrap();
+    let output = child.env("RENEWS", "fading").output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }
 
 #[test]
 fn a_caller_that_is_no_task_cannot_be_reentrant() {
-    let client = redis::Client::open("redis://localhost:1").unwrap();
+    let client = Client::open("redis://localhost:1").unwrap();
     let locks = Locks::new(client).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let reentrant = Options {
@@ -152,15 +160,7 @@ fn a_caller_that_is_no_task_cannot_be_reentrant() {
 
 #[test]
 fn renewing_by_hand_fails_when_the_lease_ends_also_behind_a_renewal_under_way() {
-    let server = Server::new();
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut other = client.get_connection().unwrap();
-    let mut run = |words: &str| -> String {
-        let mut command = redis::Cmd::new();
-        command.arg(words.split(' ').collect::<Vec<_>>());
-        command.query(&mut other).unwrap()
-    };
-    let locks = server.locks();
+    let locks = locks();
     for renew in [true, false] {
         let options = Options {
             lease: Duration::from_secs(2),
@@ -168,20 +168,19 @@ fn renewing_by_hand_fails_when_the_lease_ends_also_behind_a_renewal_under_way() 
             ..Default::default()
         };
         let held = locks.acquire("orders", options).wait().unwrap();
-        run("CLIENT PAUSE 600000 WRITE");
-        while renew && !run("INFO clients").contains("blocked_clients:1") {}
+        run::<()>("CLIENT PAUSE 600000 WRITE");
+        while renew && !run::<String>("INFO clients").contains("blocked_clients:1") {}
         let failed = held.renew(None).wait().unwrap_err();
         assert_eq!(failed.kind, Kind::LockLost(Cause::Lease));
-        run("CLIENT UNPAUSE");
+        run::<()>("CLIENT UNPAUSE");
     }
 }
 
 #[test]
 fn a_call_can_be_waited_for_in_a_thread_of_another_runtime() {
-    let server = Server::new();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let locks = server.locks();
+        let locks = locks();
         let held = locks.acquire("orders", None).wait().unwrap();
         held.release().wait().unwrap();
     });
@@ -189,7 +188,6 @@ fn a_call_can_be_waited_for_in_a_thread_of_another_runtime() {
 
 #[test]
 fn a_hook_that_would_wait_for_its_own_locks_is_refused() {
-    let server = Server::new();
     let own = Arc::<OnceLock<Locks>>::default();
     let (sender, refused) = std::sync::mpsc::channel();
     let its = own.clone();
@@ -198,8 +196,7 @@ fn a_hook_that_would_wait_for_its_own_locks_is_refused() {
         on_acquired: Some(Arc::new(hook)),
         ..Default::default()
     };
-    let client = redis::Client::open(server.url()).unwrap();
-    let locks = own.get_or_init(|| Locks::with(client, options).unwrap());
+    let locks = own.get_or_init(|| Locks::with(client(), options).unwrap());
     let held = locks.acquire("orders", None).wait().unwrap();
     held.release().wait().unwrap();
     assert_eq!(refused.recv().unwrap().unwrap().kind, Kind::Argument);
@@ -207,8 +204,7 @@ fn a_hook_that_would_wait_for_its_own_locks_is_refused() {
 
 #[test]
 fn a_locks_of_tokio_goes_on_in_another_runtime_when_the_first_has_ended() {
-    let server = Server::new();
-    let locks = server.locks();
+    let locks = locks();
     for _ in 0..2 {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
@@ -220,17 +216,11 @@ fn a_locks_of_tokio_goes_on_in_another_runtime_when_the_first_has_ended() {
 
 #[tokio::test]
 async fn an_idle_subscription_ends_after_a_minute_in_which_nothing_happens() {
-    let server = Server::new();
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut watching = client.get_connection().unwrap();
-    let mut channels = || -> Vec<String> {
-        let mut listed = redis::cmd("PUBSUB");
-        listed.arg("CHANNELS").query(&mut watching).unwrap()
-    };
-    let locks = server.locks();
-    let held = locks.acquire("orders", None).await.unwrap();
-    let waiting = tokio::spawn(locks.acquire("orders", None));
-    while locks.info("orders").await.unwrap().waiting == 0 {}
+    let channels = || run::<Vec<String>>("PUBSUB CHANNELS *idle*");
+    let locks = locks();
+    let held = locks.acquire("idle", None).await.unwrap();
+    let waiting = tokio::spawn(locks.acquire("idle", None));
+    while locks.info("idle").await.unwrap().waiting == 0 {}
     held.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
     assert_eq!(channels().len(), 1);
