@@ -30,17 +30,6 @@ def test_r27a_release_not_sent(driver, own, name):
     until("its lease has ended", lambda: own.view().is_free(name))
 
 
-def test_r28_acquire_unheard(driver, own, name):
-    """The reply to ACQUIRE is lost, at a free lock: one hold."""
-    view, locks = own.view(), driver.new(own.through_proxy())
-    locks.acquire(f"{name}:first").release()
-    own.lose("acquire")
-    held, info = locks.acquire(name), view.info(name)
-    assert own.proxy().lost == info["holds"] == 1 and (info["owner"], info["token"]) == (held.owner, held.token)
-    held.release()
-    assert view.is_free(name)
-
-
 def test_r28a_and_then_refused(driver, own, name):
     """The reply to ACQUIRE is lost, the next ask refused (OOM): no hold is left."""
     view, proxy, locks = own.view(), own.proxy(), driver.new(own.through_proxy(), lease=LONG)
@@ -70,26 +59,20 @@ def test_r30_restart(driver, servers, name):
     release_in_turn(calls, owners, view, name)
 
 
-@pytest.mark.module
-def test_r42_queue_full(driver, servers, name):
-    """QUEUEFULL is QueueFull, with its code and text."""
-    one = servers("one", "--fairlock.max-waiters", "1")
-    locks = driver.new(one.client())
-    locks.acquire(name)
-    waiting(locks, one.view(), name, 1)
-    failed = locks.fails(name)
-    assert (failed.type, failed.code) == ("QueueFull", "QUEUEFULL") and "QUEUEFULL" in failed.text
-
-
-def test_r42a_other_data(driver, locks, view, name):
-    """A string is WrongType; a hash that is no lock is NotALock; each with code and text."""
-    view.run("SET", name, "hello")
-    failed = locks.fails(name)
-    assert (failed.type, failed.code) == ("WrongType", "WRONGTYPE") and "wrong kind of value" in failed.text
-    view.run("DEL", name)
-    view.run("HSET", name, "name", "Ann")
-    failed = locks.fails(name)
-    assert (failed.type, failed.code) == ("NotALock", "NOTALOCK") and "NOTALOCK" in failed.text
+def test_r42_refused(driver, own, name, mode):
+    """A string is WrongType; a hash that is no lock is NotALock; with the module, QUEUEFULL is QueueFull; each with code and text."""
+    view, locks = own.view(), driver.new(own.client())
+    for words, kind, code in (("SET", "hello"), "WrongType", "WRONGTYPE"), (("HSET", "name", "Ann"), "NotALock", "NOTALOCK"):
+        view.run(words[0], name, *words[1:])
+        failed = locks.fails(name)
+        assert (failed.type, failed.code) == (kind, code) and code in failed.text
+        view.breaks(name)
+    if mode == "module":
+        own.at().config_set("fairlock.max-waiters", 1)
+        locks.acquire(name)
+        waiting(locks, view, name, 1)
+        failed = locks.fails(name)
+        assert (failed.type, failed.code) == ("QueueFull", "QUEUEFULL") and "QUEUEFULL" in failed.text
 
 
 def test_r44_nothing_listens(driver, own, name):

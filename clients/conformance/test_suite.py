@@ -8,10 +8,6 @@ import pytest
 import table
 
 
-def test_each_row_has_a_number_of_its_own_and_a_sentence():
-    assert all(said for _, said in table.rows().values())
-
-
 def test_the_page_of_behaviours_is_up_to_date():
     assert table.PAGE.read_text() == table.page(), "run scripts/clients/conformance table"
 
