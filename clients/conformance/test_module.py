@@ -114,42 +114,28 @@ def test_r53_readme(client, own, tmp_path):
     assert (ran.returncode, re.sub(r"\d{16}", "TOKEN", ran.stdout)) == (0, re.sub(r"\d{16}", "TOKEN", promised)), ran.stderr
 
 
-def test_r69_loaded(driver, plain, name):
-    """MODULE LOAD while one holds by a script and two wait: all go on in order; a new Locks is `native`, theirs is not."""
-    view, locks = plain.view(), driver.new(plain.client(), lease=LONG)
-    held = locks.acquire(name)
-    calls = waiting(locks, view, name, 2)
-    owners = view.queue(name)
-    plain.load()
-    assert held.renew() == LONG
-    held.release()
-    release_in_turn(calls, owners, view, name)
-    assert view.is_free(name)
-    for each, is_native in ((driver.new(plain.client()), True), (locks, False)):
-        each.acquire(name, shared=True).release()
-        assert each.native() is is_native
-
-
-def test_r71_may_not(driver, plain, name):
-    """A user that may run only scripts: one holds and two wait through MODULE LOAD; `native` is false, sessions are NOPERM."""
+@pytest.mark.parametrize("user", [{}, {"username": "scripts", "password": "secret4"}], ids=["", "scripts"])
+def test_r69_loaded(driver, plain, name, user):
+    """MODULE LOAD while one holds by a script and two wait: all go on in order. A new Locks is `native`, theirs is not. By a user that may run only
+    scripts none is, and sessions are NOPERM."""
     view, name, before = plain.view(), f"app:{name}", driver.size()
     view.run(*rule_of("scripts"))
-    locks, others = (driver.new(plain.client(username="scripts", password="secret4")) for _ in range(2))
-    held = locks.acquire(name, lease=9)
-    calls = waiting(locks, view, name, 2)
+    old, new = (driver.new(plain.client(**user), lease=LONG) for _ in range(2))
+    held = old.acquire(name)
+    calls = waiting(old, view, name, 2)
+    owners = view.queue(name)
     plain.load()
-    assert others.fails(name, wait=0).type == "NotInTime"
-    for each in (locks, others):
-        assert each.fails(name, session=True).code == "NOPERM"
-    held.renew()
+    assert held.renew() == LONG and old.info(name)["owner"] == held.owner
+    assert new.fails(name, wait=0).type == "NotInTime"
     held.release()
-    for call in calls:
-        following = call.result()
-        following.renew()
-        assert locks.info(name)["owner"] == following.owner
-        following.release()
-    assert (locks.native(), others.native()) == (False, False)
-    assert driver.said(before).count(": the user may not run the commands of the fairlock module: ") == 1
+    release_in_turn(calls, owners, view, name)
+    for each in (new, old):
+        if user:
+            assert each.fails(name, session=True).code == "NOPERM"
+        else:
+            each.acquire(name, shared=True).release()
+    assert view.is_free(name) and (new.native(), old.native()) == (not user, False)
+    assert driver.said(before).count(": the user may not run the commands of the fairlock module: ") == bool(user)
 
 
 def test_r71a_no_role(driver, servers, name):
