@@ -38,20 +38,14 @@ class Connection:
         self.near, self.far = near, far
         self.is_doomed = self.is_silent = False
 
-    def reset(self, is_abrupt=True):
+    def reset(self):
         for writer in (self.near, self.far):
             with contextlib.suppress(OSError):  # It is closed already.
-                its = writer.get_extra_info("socket")
-                if is_abrupt:
-                    its.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                else:
-                    its.shutdown(socket.SHUT_RDWR)
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 
 
 class Network:
-    is_abrupt = True  # Connections are reset, and not ended.
-
     def __init__(self):
         # Each connection is two here, and those that are cut off are tried again all the time.
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -144,7 +138,7 @@ class Network:
             halves = (reader, connection.far), (far_reader, near)
             await asyncio.gather(*(self._pump(connection, *half, way) for half, way in zip(halves, connection.ways)))
         except (OSError, asyncio.TimeoutError, asyncio.CancelledError):
-            connection.reset(self.is_abrupt)
+            connection.reset()
         finally:
             self.connections.discard(connection)
             for writer in (near, connection.far):
@@ -189,7 +183,7 @@ class Network:
     def _reset(self, some):
         for connection in list(self.connections):
             if not some.isdisjoint(connection.ways):
-                connection.reset(self.is_abrupt)
+                connection.reset()
 
     def _set(self, change):
         async def set_all():
@@ -205,8 +199,6 @@ class Network:
 class Proxy(Network):
     """In front of one server; its clients have no names."""
 
-    is_abrupt = False
-
     def __init__(self, port):
         super().__init__()
         self.port = self.door("server", lambda: port)
@@ -216,5 +208,5 @@ class Proxy(Network):
         self.stop({("server", None)})
 
     def cut(self):
-        """All connections are closed, and no new ones accepted."""
+        """All connections are reset, and no new ones accepted."""
         self.refuse({("server", None)})
