@@ -24,8 +24,6 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "module: the server has to have the module, or the row is about its absence")
-
-
     for language in {CLIENTS[client][0] for client in clients_of(config)}:
         command_of(language)  # Once, and not in each worker.
 

@@ -29,7 +29,7 @@ def on(node, name):
 class Servers:
     """The servers of a test by name. Kinds: `one` (a), `replica` (a and its replica b), `sentinel` (also s), `cluster` (masters a to c, a's replica d).
 
-    `module`: whether they have it; options are redis-server's; `tls`: the folder of the certificate; proxies are made when asked for.
+    `module`: whether they have it; options are redis-server's; `tls`: the folder of the certificate; a proxy is made when asked for.
     In `folder`, if it is given, all remains.
     """
 
@@ -39,7 +39,7 @@ class Servers:
         self.kind, self.module, self.tls = kind, module, tls
         self.passing = None if folder else tempfile.TemporaryDirectory(prefix="fairlock-conformance-", ignore_cleanup_errors=True)
         self.folder = folder or self.passing.name
-        self.options, self.servers, self.secure, self.proxies, self.clients = list(options), {}, {}, {}, {}
+        self.options, self.servers, self.secure, self.proxies, self.clients = list(options), {}, {}, [], {}
         try:
             getattr(self, f"_start_{kind}")()
         except BaseException:
@@ -116,16 +116,15 @@ class Servers:
         """The port for its peers and for clients."""
         return self.secure[name] if self.tls else self.port(name)
 
-    def client(self, name=None, **more):
-        """The description of a client of the library for these servers, or for one of them alone."""
-        kind = self.kind if name is None and self.kind in ("sentinel", "cluster") else "one"
-        name = name or {"sentinel": "s"}.get(self.kind, "a")
+    def client(self, **more):
+        """The description of a client of the library for these servers."""
+        kind, name = {"sentinel": ("sentinel", "s"), "cluster": ("cluster", "a")}.get(self.kind, ("one", "a"))
         return {"kind": kind, "addrs": [f"{HOST}:{self.reached_at(name)}"], **more}
 
-    def proxy(self, name="a"):
-        if name not in self.proxies:
-            self.proxies[name] = Proxy(self.port(name))
-        return self.proxies[name]
+    def proxy(self):
+        """In front of a."""
+        self.proxies = self.proxies or [Proxy(self.port("a"))]
+        return self.proxies[0]
 
     def through_proxy(self, **more):
         return {"kind": "one", "addrs": [f"{HOST}:{self.proxy().port}"], **more}
@@ -153,8 +152,8 @@ class Servers:
 
     # What is done to them.
 
-    def load(self, name="a"):
-        call(self.port(name), "MODULE", "LOAD", module_path())
+    def load(self):
+        call(self.port("a"), "MODULE", "LOAD", module_path())
 
     def kill(self, name="a"):
         self.servers[name].kill()
@@ -218,7 +217,7 @@ class Servers:
         self._notice_after(ALIVE)
 
     def end(self):
-        for proxy in self.proxies.values():
+        for proxy in self.proxies:
             proxy.end()
         for client in self.clients.values():
             client.close()
