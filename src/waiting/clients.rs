@@ -227,7 +227,7 @@ fn give_up_place(lock: &LockId, owner: &[u8], ticket: Ticket) {
 /// if the reply surely was not sent.
 pub fn connection_closes(ctx: &Ctx, connection: Connection) {
     for (lock, owner) in sessions(|sessions| sessions.take(connection)) {
-        note(&lock, |work| work.closed.push((owner, connection)));
+        note(&lock, |work| work.closed.push_back((owner, connection)));
     }
     hand_offs(|hand_offs| hand_offs.sockets.remove(&connection));
     let Some(grant) = hand_offs(|hand_offs| hand_offs.replied.remove(&connection)) else {

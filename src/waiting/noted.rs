@@ -1,5 +1,7 @@
 //! The locks that have work, in the order in which it is done.
 
+use std::collections::VecDeque;
+
 use crate::keyspace::QueueView;
 use crate::lock::is_too_roomy;
 
@@ -41,13 +43,13 @@ impl Table {
         }
         let record = self.record(id.db, &id.name)?;
         record.is_noted = false;
-        let mut work = std::mem::take(&mut record.work);
-        if work.gone.len() > WORK_BATCH {
-            record.work.gone = work.gone.split_off(WORK_BATCH);
-        }
-        let later = work.closed.len().saturating_sub(WORK_BATCH);
-        let closed = work.closed.split_off(later);
-        record.work.closed = std::mem::replace(&mut work.closed, closed);
+        let noted = &mut record.work;
+        let work = Work {
+            touch: noted.touch.take(),
+            gone: first(&mut noted.gone),
+            lost: std::mem::take(&mut noted.lost),
+            closed: first(&mut noted.closed),
+        };
         if record.work.is_none() {
             self.forget_if_idle(&id);
         } else {
@@ -78,6 +80,15 @@ impl Table {
         touch.map_or(QueueView::AsLeft, |touch| {
             std::mem::replace(touch, QueueView::AsLeft)
         })
+    }
+}
+
+/// Takes as many out as one step deals with.
+fn first<T>(all: &mut VecDeque<T>) -> VecDeque<T> {
+    if all.len() > WORK_BATCH {
+        all.drain(..WORK_BATCH).collect()
+    } else {
+        std::mem::take(all)
     }
 }
 

@@ -61,7 +61,7 @@ pub struct Work {
     /// Lost hand-offs (see [`clients`](super::clients)).
     pub lost: Vec<Grant>,
     /// Connections that have closed, and the holders that relied on them.
-    pub closed: Vec<(Owner, Connection)>,
+    pub closed: VecDeque<(Owner, Connection)>,
 }
 
 impl Work {
