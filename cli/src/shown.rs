@@ -33,27 +33,22 @@ pub fn limited(limit: i64) -> Option<i64> {
     (limit > 0).then_some(limit)
 }
 
-/// A lease as people read it.
 pub fn lease(left: i64) -> String {
     known(left).map_or_else(|| "none".to_owned(), millis)
 }
 
-/// A token, or another number, as people read it.
 pub fn or_dash(what: Option<impl ToString>) -> String {
     what.map_or_else(|| "-".to_owned(), |what| what.to_string())
 }
 
-/// An owner as people read it.
 pub fn name(owner: Option<&[u8]>) -> String {
     or_dash(owner.map(word))
 }
 
-/// Yes or no.
 pub fn yes(truth: bool) -> &'static str {
     if truth { "yes" } else { "no" }
 }
 
-/// A lock on a line.
 pub fn line(lock: &Lock, node: &str) -> String {
     let shared = match (lock.is_shared(), lock.limit) {
         (false, _) => String::new(),

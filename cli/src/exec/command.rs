@@ -23,11 +23,8 @@ use crate::failure::{Failure, NOT_RUNNABLE, SIGNALLED};
 
 use super::stand_in;
 
-/// A command under way.
-#[derive(Debug)]
 pub struct Running {
     pid: Pid,
-    /// Says that a child has ended.
     ended: Stream,
     /// Whether it has a process group of its own, so that signals reach all that it starts. With a terminal it has
     /// none: Ctrl-C, Ctrl-Z and reading from the terminal are for the group that the shell has put in the foreground.
@@ -35,7 +32,6 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts the command.
     pub fn start(args: &ExecArgs, owner: &[u8], token: i64) -> Result<Self, Failure> {
         let has_terminal = File::open("/dev/tty").is_ok();
         // Whoever has started this program may have blocked it.

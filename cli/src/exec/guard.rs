@@ -23,17 +23,14 @@ const LOOK: Duration = Duration::from_secs(1);
 const FOREVER: Duration = Duration::from_hours(24);
 
 /// Watches over a lock that is held.
-#[derive(Debug)]
 pub struct Guard<'a> {
     link: Link,
     request: &'a Request<'a>,
-    /// The fencing token.
     pub token: i64,
     /// How long ending the command may take, so that it is over before the lease.
     pub grace: Duration,
     /// How late a busy machine may be to deliver a signal.
     margin: Duration,
-    /// Time between two looks.
     look: Duration,
     /// Until when the lock is held for sure, with time to end the command.
     safe_until: Instant,

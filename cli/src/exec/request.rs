@@ -13,24 +13,18 @@ use crate::text::{duration, word};
 
 use super::waiting;
 
-/// What is asked for.
-#[derive(Debug)]
 pub struct Request<'a> {
-    /// The command line.
     pub args: &'a ExecArgs,
-    /// The owner.
     pub owner: Vec<u8>,
 }
 
 impl<'a> Request<'a> {
-    /// What the command line asks for.
     pub fn new(args: &'a ExecArgs) -> Self {
         let owner = args.owner.as_ref();
         let owner = owner.map_or_else(unique_owner, |owner| owner.as_bytes().to_vec());
         Self { args, owner }
     }
 
-    /// The lock.
     pub fn key(&self) -> &[u8] {
         self.args.key.as_bytes()
     }

@@ -7,7 +7,6 @@ use nix::sys::signal::Signal;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook_tokio::SignalsInfo;
 
-/// The signals that are passed on.
 const PASSED_ON: [Signal; 6] = [
     Signal::SIGHUP,
     Signal::SIGINT,

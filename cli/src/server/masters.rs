@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use redis::Value;
 use tokio::time::timeout;
 
-use crate::lock::Lock;
+use crate::lock::{Lock, value};
 
 use super::{Link, REPLY, Target, Trouble};
 
@@ -12,7 +12,6 @@ use super::{Link, REPLY, Target, Trouble};
 const REDIRECTIONS: usize = 8;
 
 /// The masters of a server's cluster; without a cluster, the server itself.
-#[derive(Debug)]
 pub struct Masters {
     given: Target,
     /// As they were when they were last asked for.
@@ -20,9 +19,7 @@ pub struct Masters {
 }
 
 /// What one of them answered.
-#[derive(Debug)]
 pub struct Answer<T> {
-    /// Where it is.
     pub address: String,
     /// What it said, or why it did not.
     pub said: Result<T, Trouble>,
@@ -39,7 +36,6 @@ pub fn troubles<T>(answers: &[Answer<T>]) -> Vec<String> {
 }
 
 impl Masters {
-    /// Begins with one server.
     pub fn new(given: Target) -> Self {
         Self {
             known: vec![given.clone()],
@@ -72,7 +68,6 @@ impl Masters {
         join_all(answers).await
     }
 
-    /// The current masters.
     pub async fn current(&mut self) -> Result<&[Target], Trouble> {
         let mut link = self.connect().await?;
         self.known = masters(&mut link).await?;
@@ -117,7 +112,7 @@ impl Masters {
 async fn masters(link: &mut Link) -> Result<Vec<Target>, Trouble> {
     // INFO comes first: without a cluster, CLUSTER would count as an error at each look.
     let info = link.info(&["cluster"]).await?;
-    if !info.contains("cluster_enabled:1") {
+    if info.get("cluster_enabled") != Some(1) {
         return Ok(vec![link.target.clone()]);
     }
     let slots = link.ask(redis::cmd("CLUSTER").arg("SLOTS")).await?;
@@ -132,13 +127,10 @@ async fn masters(link: &mut Link) -> Result<Vec<Target>, Trouble> {
 
 /// The masters that CLUSTER SLOTS names, each once, in order of their first slots.
 fn addresses(reply: &Value) -> Option<Vec<(String, u16)>> {
-    let Value::Array(ranges) = reply else {
-        return None;
-    };
-    let mut ranges: Vec<_> = ranges.iter().map(range).collect::<Option<_>>()?;
-    ranges.sort_unstable_by_key(|(first, _)| *first);
+    let ranges: Vec<Vec<Value>> = value(reply)?;
     let mut masters = Vec::new();
-    for (_, master) in ranges {
+    for range in ranges {
+        let master = master(&range)?;
         if !masters.contains(&master) {
             masters.push(master);
         }
@@ -148,19 +140,11 @@ fn addresses(reply: &Value) -> Option<Vec<(String, u16)>> {
 
 /// `[first slot, last slot, [host, port, ...] of the master, replicas...]`; the host is empty if it is the one that was
 /// asked, which does not know its own address.
-fn range(range: &Value) -> Option<(i64, (String, u16))> {
-    let Value::Array(parts) = range else {
-        return None;
-    };
-    let [Value::Int(first), _, Value::Array(master), ..] = parts.as_slice() else {
-        return None;
-    };
-    let [host, Value::Int(port), ..] = master.as_slice() else {
-        return None;
-    };
-    let host: Option<String> = redis::from_redis_value_ref(host).ok()?;
+fn master(range: &[Value]) -> Option<(String, u16)> {
+    let master: Vec<Value> = value(range.get(2)?)?;
+    let host: Option<String> = value(master.first()?)?;
     let host = host.filter(|host| host != "?").unwrap_or_default();
-    Some((*first, (host, u16::try_from(*port).ok()?)))
+    Some((host, value(master.get(1)?)?))
 }
 
 #[cfg(test)]
@@ -181,9 +165,9 @@ mod tests {
             ])
         };
         let ranges = [
-            slots(200, node(host("10.0.0.2"), 2)),
             slots(0, node(host("10.0.0.1"), 1)),
             slots(100, node(host("10.0.0.2"), 2)),
+            slots(200, node(host("10.0.0.1"), 1)),
             slots(300, node(Value::Nil, 3)),
         ];
         let reply = Value::Array(ranges.to_vec());

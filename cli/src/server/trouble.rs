@@ -18,20 +18,17 @@ const PASSING: &[&str] = &[
 ];
 
 /// Why a server did not do what it was asked.
-#[derive(Debug)]
 pub enum Trouble {
     /// The server refuses, which passes by itself.
     Passing(String),
     /// The server is not there, or is a replica: after a failover, or because the address is wrong.
     Gone(String),
-    /// Another node has the key.
     Elsewhere(Box<Target>),
     /// Would happen again; the code is the server's.
     Lasting(Option<String>, Failure),
 }
 
 impl Trouble {
-    /// The error of this server.
     pub fn of(error: &RedisError, target: &Target) -> Self {
         if error.kind() == ErrorKind::Server(ServerErrorKind::Moved)
             && let Some((host, port)) = moved(error)
@@ -55,7 +52,6 @@ impl Trouble {
         }
     }
 
-    /// The server does not reply.
     pub fn silent(target: &Target) -> Self {
         Self::Gone(format!(
             "the server at {} does not reply: is it stopped, or busy with one long command?",
@@ -63,18 +59,11 @@ impl Trouble {
         ))
     }
 
-    /// The reply cannot be understood.
     pub fn odd(target: &Target) -> Self {
         let text = format!(
             "the server at {} replied what this program does not understand: are they of the same release?",
             target.address()
         );
-        Self::Lasting(None, Failure::new(UNAVAILABLE, text))
-    }
-
-    /// The server does not have the module.
-    pub fn no_module(target: &Target) -> Self {
-        let text = without_module(&target.address());
         Self::Lasting(None, Failure::new(UNAVAILABLE, text))
     }
 
@@ -126,7 +115,9 @@ fn explain(error: &RedisError, address: &str) -> String {
     };
     match error.code() {
         Some("NOAUTH" | "WRONGPASS") => needs_user(address),
-        Some("ERR") if error.detail().is_some_and(|text| text.starts_with("unknown command") && text.to_ascii_lowercase().contains("fairlock.")) => without_module(address),
+        Some("ERR") if error.detail().is_some_and(|text| text.starts_with("unknown command") && text.to_ascii_lowercase().contains("fairlock.")) => format!(
+            "the server at {address} does not have the fairlock module: load it, by `loadmodule /path/to/libfairlock.so` in its redis.conf"
+        ),
         Some("NOPERM") => format!(
             "the user may not do this on the server at {address} ({}): see ACL WHOAMI and ACL GETUSER there",
             server_text()
@@ -151,12 +142,6 @@ fn explain(error: &RedisError, address: &str) -> String {
         ),
         None => format!("cannot talk to the server at {address}: {error}"),
     }
-}
-
-fn without_module(address: &str) -> String {
-    format!(
-        "the server at {address} does not have the fairlock module: load it, by `loadmodule /path/to/libfairlock.so` in its redis.conf"
-    )
 }
 
 fn needs_user(address: &str) -> String {

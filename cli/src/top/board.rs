@@ -4,42 +4,35 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use redis::InfoDict;
 use tokio::time::Instant;
 
 use crate::args::{Sort, TopArgs};
 use crate::lock::Lock;
-use crate::server::{Answer, Info, troubles};
+use crate::server::{Answer, troubles};
 use crate::shown::{line, matches};
 use crate::text::duration;
 
 /// What a server said.
-#[derive(Debug)]
 pub struct Said {
-    /// Its figures.
-    pub info: Info,
+    pub info: InfoDict,
     /// Locks that it tracks.
     pub locks: Vec<Lock>,
-    /// It has more.
     pub has_more: bool,
 }
 
-/// What is shown.
-#[derive(Debug)]
 pub struct Board {
-    /// What to sort by.
     pub sort: Sort,
     /// What a name, holder or next waiter must contain, in lower case.
     filter: String,
     /// When the servers were asked.
     at: Instant,
-    /// What they said.
     pub nodes: Vec<Answer<Said>>,
     /// Hand-offs and acquisitions a second since the look before; `None` if there is nothing to compare with.
     rates: Option<[f64; 2]>,
 }
 
 impl Board {
-    /// Begins with a look.
     pub fn new(args: &TopArgs, at: Instant, nodes: Vec<Answer<Said>>) -> Self {
         Self {
             sort: args.sort,
@@ -70,7 +63,7 @@ impl Board {
         let mut notices = troubles(&self.nodes);
         for Answer { address, said } in &self.nodes {
             match said {
-                Ok(said) if said.info.is_replica => notices.push(format!(
+                Ok(said) if said.info.get("role") == Some("slave".to_owned()) => notices.push(format!(
                     "{address} is a replica, which knows of no waiters: its master's address shows more"
                 )),
                 Ok(said) if said.has_more => notices.push(format!(
@@ -106,7 +99,7 @@ impl Board {
 
     /// The figures of all servers together, in one line; of waits the worst server's.
     pub fn figures(&self) -> String {
-        let all = |name| said(&self.nodes).map(move |(_, said)| said.info.number(name));
+        let all = |name| said(&self.nodes).map(move |(_, said)| number(said, name));
         let worst = |name| duration(Duration::from_micros(all(name).max().unwrap_or(0)));
         let sum = |name| all(name).sum::<u64>();
         let rate = |which: usize| {
@@ -147,12 +140,17 @@ fn said(nodes: &[Answer<Said>]) -> impl Iterator<Item = (&str, &Said)> {
         .filter_map(|node| Some((node.address.as_str(), node.said.as_ref().ok()?)))
 }
 
+/// One of a server's figures; 0 for one that it does not know.
+fn number(said: &Said, name: &str) -> u64 {
+    said.info.get(&format!("fairlock_{name}")).unwrap_or(0)
+}
+
 /// By how much a counter has grown, over the servers that were there at both looks; `None` if there are none. One that was
 /// restarted in between counts from nothing.
 fn grown(before: &[Answer<Said>], now: &[Answer<Said>], name: &str) -> Option<u32> {
     let growth = said(now).filter_map(|(address, after)| {
         let (_, earlier) = said(before).find(|(found, _)| *found == address)?;
-        let (after, earlier) = (after.info.number(name), earlier.info.number(name));
+        let (after, earlier) = (number(after, name), number(earlier, name));
         Some(after.checked_sub(earlier).unwrap_or(after))
     });
     let growth = growth.reduce(u64::saturating_add)?;
@@ -190,7 +188,7 @@ pub(super) mod tests {
         Answer {
             address: address.to_owned(),
             said: Ok(Said {
-                info: Info::read(&info).expect("fields"),
+                info: InfoDict::new(&info),
                 locks,
                 has_more: false,
             }),

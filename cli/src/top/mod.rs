@@ -11,14 +11,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::args::TopArgs;
 use crate::failure::{Failure, UNAVAILABLE};
-use crate::server::{Answer, Link, Masters, Target, Trouble, troubles};
+use crate::server::{Link, Masters, Target, Trouble, troubles};
 
 use board::{Board, Said};
 
 /// Shows the locks until told to stop; the exit code.
 pub async fn run(args: &TopArgs, target: Target) -> Result<u8, Failure> {
     let mut masters = Masters::new(target);
-    let mut board = Board::new(args, Instant::now(), look(&mut masters).await);
+    let mut board = Board::new(args, Instant::now(), masters.ask(look).await);
     // A wrong address or user is reported at once.
     if board.nodes.iter().all(|node| node.said.is_err()) {
         return Err(Failure::new(UNAVAILABLE, troubles(&board.nodes).join("\n")));
@@ -31,7 +31,7 @@ pub async fn run(args: &TopArgs, target: Target) -> Result<u8, Failure> {
     }
     // Rates are known from the second look on.
     looks.tick().await;
-    board.show(Instant::now(), look(&mut masters).await);
+    board.show(Instant::now(), masters.ask(look).await);
     let mut out = io::stdout().lock();
     out.write_all(board.lines().as_bytes())?;
     out.flush()?;
@@ -39,17 +39,12 @@ pub async fn run(args: &TopArgs, target: Target) -> Result<u8, Failure> {
     Ok(if is_well { 0 } else { UNAVAILABLE })
 }
 
-/// Asks all masters at once.
-async fn look(masters: &mut Masters) -> Vec<Answer<Said>> {
-    masters.ask(ask).await
-}
-
-async fn ask(mut link: Link) -> Result<Said, Trouble> {
+async fn look(mut link: Link) -> Result<Said, Trouble> {
     // First the locks: their error is the clearest if the module is missing.
     let (locks, more) = link.tracked(0).await?;
     Ok(Said {
         has_more: more.is_some(),
-        info: link.fairlock_info().await?,
+        info: link.info(&["replication", "fairlock"]).await?,
         locks,
     })
 }

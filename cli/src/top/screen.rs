@@ -51,7 +51,7 @@ pub async fn run(
     loop {
         terminal.draw(|frame| draw(frame, &board))?;
         tokio::select! {
-            _ = looks.tick() => board.show(Instant::now(), look(&mut masters).await),
+            _ = looks.tick() => board.show(Instant::now(), masters.ask(look).await),
             event = events.next() => match event {
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => {
                     if !press(&mut board, key) {
@@ -81,7 +81,6 @@ fn press(board: &mut Board, key: KeyEvent) -> bool {
     true
 }
 
-/// Paints the whole screen.
 fn draw(frame: &mut Frame<'_>, board: &Board) {
     let notices = board.notices();
     let [title, figures, notice, table, keys] = Layout::vertical([
