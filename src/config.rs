@@ -16,17 +16,12 @@ use redis_module::{Context, RedisString, enum_configuration};
 pub const LONGEST_DURATION: i64 = 1 << 52;
 
 /// A whole number that CONFIG SET can change.
-#[derive(Debug)]
 pub struct Number {
     /// Its name after `fairlock.`.
     pub name: &'static str,
-    /// Its value until something else is set.
     pub default: i64,
-    /// Smallest value accepted.
     pub min: i64,
-    /// Largest value accepted.
     pub max: i64,
-    /// The value now.
     pub value: AtomicI64,
 }
 
@@ -41,7 +36,6 @@ impl Number {
         }
     }
 
-    /// The value now.
     pub fn get(&self) -> u64 {
         u64::try_from(self.value.load(Ordering::Relaxed)).unwrap_or(0)
     }
@@ -58,17 +52,12 @@ pub static CLOCK_SKEW: Number = Number::new("clock-skew", 10_000, 0, 86_400_000)
 /// Most waiters that a lock may have.
 pub static MAX_WAITERS: Number = Number::new("max-waiters", 100_000, 1, 10_000_000);
 
-/// All numbers, in the order of the documentation.
-pub static NUMBERS: [&Number; 5] = [&LEASE, &PATIENCE, &TURN, &CLOCK_SKEW, &MAX_WAITERS];
-
 /// Whether Redisson's fair-lock scripts are run natively. By default they are where a command filter is told its
 /// client: since Redis 7.2, and in Valkey.
 static INTERCEPTS: AtomicBool = AtomicBool::new(false);
 
-/// The name of the option after `fairlock.`.
 const INTERCEPT_EVAL: &str = "intercept-eval";
 
-/// Whether Redisson's fair-lock scripts are run natively now.
 pub fn intercept_eval() -> bool {
     INTERCEPTS.load(Ordering::Relaxed)
 }
@@ -80,9 +69,7 @@ enum_configuration! {
     pub enum Pubsub {
         /// SPUBLISH in a cluster, PUBLISH elsewhere.
         auto = 0,
-        /// PUBLISH.
         publish = 1,
-        /// SPUBLISH.
         spublish = 2,
         /// Both: for a cluster in which some clients use SUBSCRIBE, and some SSUBSCRIBE.
         both = 3,
@@ -100,10 +87,8 @@ impl Pubsub {
 
 static PUBLISHES: Mutex<Pubsub> = Mutex::new(Pubsub::auto);
 
-/// The name of the option after `fairlock.`.
 const PUBSUB: &str = "pubsub";
 
-/// The command by which wake-ups are sent now.
 pub fn pubsub() -> Pubsub {
     PUBLISHES.lock().map_or(Pubsub::auto, |pubsub| *pubsub)
 }
@@ -126,13 +111,10 @@ fn given(arguments: &[RedisString]) -> Result<Given, String> {
 
 /// Registers the options at the server, with values from the module's arguments
 /// (`loadmodule libfairlock.so lease 10000`) or the defaults; the configuration file is applied later.
-///
-/// # Errors
-/// Says which argument or value is unusable.
 pub fn register(context: &Context, arguments: &[RedisString]) -> Result<(), String> {
     let mut given = given(arguments)?;
     let flags = || ConfigurationFlags::DEFAULT;
-    for number in NUMBERS {
+    for number in [&LEASE, &PATIENCE, &TURN, &CLOCK_SKEW, &MAX_WAITERS] {
         let Number { name, min, max, .. } = *number;
         let what = format!("a number from {min} to {max}");
         let in_range = |value: &i64| (min..=max).contains(value);

@@ -31,9 +31,7 @@ impl From<Error> for Reply {
     }
 }
 
-/// Arguments that are refused.
 impl Error {
-    /// An argument that is not one of these options.
     pub fn unknown_option(options: &[&str]) -> Self {
         let options = one_of(options);
         because(format!(
@@ -41,21 +39,17 @@ impl Error {
         ))
     }
 
-    /// An option was given twice.
     pub fn twice(option: &str) -> Self {
         because(format!("ERR syntax error: {option} is given twice"))
     }
 
-    /// An option came without its value.
     pub fn no_value(option: &str) -> Self {
         because(format!("ERR syntax error: {option} needs a value"))
     }
 
-    /// Options of which only one may be given.
     pub const CONTRADICTION: Self =
         said("ERR syntax error: only one of WAIT, NOWAIT and ENQUEUE can be given");
 
-    /// The argument of this name is not a whole number, of this unit, in this range.
     pub fn number(name: &str, unit: &str, range: &RangeInclusive<i64>) -> Self {
         let (least, most) = (range.start(), range.end());
         because(format!(
@@ -63,7 +57,6 @@ impl Error {
         ))
     }
 
-    /// The argument of this name has no bytes, or more than this.
     pub fn length(name: &str, most: usize) -> Self {
         because(format!("ERR {name} is not 1 to {most} bytes long"))
     }
@@ -73,7 +66,6 @@ impl Error {
         because(format!("ERR {argument} and cannot be used {caller}"))
     }
 
-    /// In a cluster: the keys of this lock would be in different slots.
     pub const CROSS_SLOT: Self = said(
         "CROSSSLOT key has braces that would put the queue, deadlines and token of the lock in another slot; \
          use none, or one pair around a part of the key",
@@ -82,18 +74,13 @@ impl Error {
     /// In a cluster: the keys of a script are in different slots. The server's own text.
     pub const KEYS_APART: Self = said("CROSSSLOT Keys in request don't hash to the same slot");
 
-    /// No script of Redisson's fair lock.
     pub const UNKNOWN_SCRIPT: Self =
         said("ERR script is not one of Redisson's fair-lock scripts, use EVAL");
-}
 
-/// What the lock, the server or the user does not allow.
-impl Error {
     /// The lock, queue or deadline key holds something else. The server's own text.
     pub const WRONG_TYPE: Self =
         said("WRONGTYPE Operation against a key holding the wrong kind of value");
 
-    /// The lock that has the same queue is in use: the name that was asked for, and the other one.
     pub fn twin_in_use(names: [&[u8]; 2]) -> Self {
         let [asked, used] = names.map(shown);
         because(format!(
@@ -108,7 +95,6 @@ impl Error {
          from a timer or a post-notification job",
     );
 
-    /// A panic: the log has its text.
     pub const INTERNAL: Self = said(INTERNAL_ERROR);
 
     /// The user may not run the command of this name. The server's own text.
@@ -118,11 +104,9 @@ impl Error {
         ))
     }
 
-    /// The user has lost the permission to acquire the lock, while its connection waited for it.
     pub const PERMISSION_GONE: Self =
         said("NOPERM this user has lost the permission to acquire the lock");
 
-    /// The server cannot block the client.
     pub const CANNOT_BLOCK: Self = said(
         "ERR the server does not let this connection wait (it may have subscriptions): use ENQUEUE or \
          another connection",
@@ -139,7 +123,6 @@ impl Error {
     /// The server is a replica, though one that takes writes.
     pub const REPLICA: Self = said("READONLY this server is a replica: ask its master");
 
-    /// Another connection asks for the same owner and has taken its place.
     pub const TAKEN_OVER: Self = said("TAKENOVER another connection asks for the same owner");
 }
 
@@ -157,7 +140,6 @@ fn shown(name: &[u8]) -> String {
     first.escape_ascii().to_string()
 }
 
-/// Words as a sentence lists them.
 fn one_of(words: &[&str]) -> String {
     match words {
         [many @ .., last] if !many.is_empty() => format!("{} or {last}", many.join(", ")),

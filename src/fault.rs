@@ -12,7 +12,6 @@ pub fn point(point: &str, owner: &[u8]) {
     );
 }
 
-/// Nothing happens.
 #[cfg(not(debug_assertions))]
 #[inline]
 pub fn point(_point: &str, _owner: &[u8]) {}

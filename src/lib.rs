@@ -18,16 +18,19 @@
 //! Imports point one way: command → redisson → waiting → keyspace, stats, lock, server; keyspace, stats → lock, server;
 //! lock → std. Within a folder they follow the map in its `mod.rs`. `make check` holds them to both.
 
-pub mod command;
-pub mod config;
-pub mod error;
+mod command;
+mod config;
+mod error;
 mod fault;
-pub mod keyspace;
-pub mod lock;
-pub mod redisson;
-pub mod server;
-pub mod stats;
-pub mod waiting;
+mod keyspace;
+mod lock;
+mod redisson;
+mod server;
+mod stats;
+mod waiting;
+
+// For tests: all else is for the server alone.
+pub use redisson::{stats::ROLES, table};
 
 use redis_module::{Context, RedisString, Status};
 
@@ -125,13 +128,10 @@ fn unload(context: &Context) -> Status {
 }
 
 /// What the server calls when it loads and unloads the module.
-#[allow(missing_docs)]
 mod entry {
-    use redis_module::redis_module;
-
     use super::{ServerAlloc, VERSION, load, unload};
 
-    redis_module! {
+    redis_module::redis_module! {
         name: "fairlock",
         version: VERSION,
         allocator: (ServerAlloc, ServerAlloc),

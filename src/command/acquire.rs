@@ -1,18 +1,3 @@
-//! `FAIRLOCK.ACQUIRE key owner [SHARED [limit]] [LEASE ms] [WAIT ms | NOWAIT | ENQUEUE]
-//! [PATIENCE ms] [SESSION] [ONCE]`
-//!
-//! Takes the lock, or waits in its queue. Replies the fencing token (integer > 0) once `owner`
-//! holds the lock; nil when it could not have it in time; with ENQUEUE the array
-//! `[position, retry-after]` instead of waiting. O(log N) with N waiters.
-//!
-//! With SHARED the owner may hold the lock together with other SHARED owners; with a limit, with at most that
-//! many holders in all. O(log H) more with H holders.
-//!
-//! A holder that asks again adds one to its hold count (with ONCE it does not), gets a fresh lease and the
-//! same token. Without LEASE its lease is not made shorter. With SESSION the lock lives as long as this
-//! connection: the server renews the lease, and frees the lock when the connection closes. Where the client may
-//! not block (MULTI, scripts) the command tries once.
-
 use crate::config;
 use crate::error::Error;
 use crate::fault;
@@ -24,8 +9,6 @@ use crate::waiting::{self, step};
 
 use super::args::{Call, Wait};
 
-/// The command.
-#[derive(Debug)]
 pub struct Acquire;
 
 impl Command for Acquire {

@@ -18,42 +18,28 @@ pub enum Wait {
     Block(Millis),
     /// NOWAIT.
     Never,
-    /// ENQUEUE.
     Enqueue,
 }
 
 /// What a command is called with. What its syntax does not have stays empty.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Call<'a> {
-    /// The lock's key.
     pub lock: &'a [u8],
-    /// The owner.
     pub owner: Cow<'a, [u8]>,
-    /// AFTER: a cursor.
     pub after: Option<u64>,
-    /// ALL.
     pub all: bool,
-    /// COUNT.
     pub count: Option<usize>,
-    /// FORCE.
     pub force: bool,
-    /// LEASE.
     pub lease: Option<Millis>,
     /// LIMIT: offset and count.
     pub limit: Option<(usize, usize)>,
-    /// ONCE.
     pub once: bool,
     /// OWNER.
     pub only: Option<Cow<'a, [u8]>>,
-    /// PATIENCE.
     pub patience: Option<Millis>,
-    /// SESSION: the calling connection.
     pub session: Option<Connection>,
-    /// SHARED, and its limit.
     pub shared: Option<Limit>,
-    /// TOKEN.
     pub token: Option<i64>,
-    /// WAIT, NOWAIT or ENQUEUE.
     pub wait: Option<Wait>,
 }
 
@@ -66,16 +52,12 @@ thread_local! {
     };
 }
 
-/// Longest owner, in bytes.
 const LONGEST_OWNER: usize = 256;
 /// Greatest limit of SHARED.
 const MOST_HOLDERS: i64 = 1_000_000;
 
 impl<'a> Call<'a> {
     /// Reads the arguments. Nothing has changed yet.
-    ///
-    /// # Errors
-    /// The error for the first argument that is refused; [`Error::INSIDE_STEP`]; [`Error::twin_in_use`].
     pub(super) fn of<C: Command>(ctx: &Ctx, arguments: Args<'a>) -> Result<Self, Error> {
         waiting::require_rest()?;
         let call = Self::read::<C>(ctx, arguments)?;
@@ -87,9 +69,6 @@ impl<'a> Call<'a> {
 
     /// Reads the arguments: the key and the owner, if the command's syntax begins with them, and options. The server
     /// has checked that there are as many as the command takes.
-    ///
-    /// # Errors
-    /// The error for the first argument that is refused.
     pub fn read<C: Command>(ctx: &Ctx, arguments: Args<'a>) -> Result<Self, Error> {
         let mut cursor = Cursor {
             ctx,
@@ -122,7 +101,6 @@ impl<'a> Call<'a> {
         Ok(call)
     }
 
-    /// Only one of WAIT, NOWAIT and ENQUEUE may be given.
     fn wait_by(&mut self, wait: Wait) -> Result<(), Error> {
         let before = self.wait.replace(wait);
         before.map_or(Ok(()), |_| Err(Error::CONTRADICTION))
@@ -134,12 +112,10 @@ struct Cursor<'a, 'c> {
     ctx: &'c Ctx,
     arguments: Args<'a>,
     next: usize,
-    /// The option that is being read.
     option: &'static str,
 }
 
 impl<'a> Cursor<'a, '_> {
-    /// The next argument, if there is one.
     fn next(&mut self) -> Option<&'a [u8]> {
         let argument = self.arguments.get(self.next)?;
         self.next += 1;
@@ -218,12 +194,10 @@ impl<'a> Cursor<'a, '_> {
         }
     }
 
-    /// The option's value.
     fn value(&mut self) -> Result<&'a [u8], Error> {
         self.next().ok_or_else(|| Error::no_value(self.option))
     }
 
-    /// A value that is a whole number in this range.
     fn number<T: TryFrom<i64>>(&mut self, range: RangeInclusive<i64>) -> Result<T, Error> {
         self.number_of("", range)
     }
@@ -238,7 +212,6 @@ impl<'a> Cursor<'a, '_> {
         value.ok_or_else(|| Error::number(self.option, unit, &range))
     }
 
-    /// A duration.
     fn millis(&mut self) -> Result<Millis, Error> {
         self.number_of(" of milliseconds", 1..=LONGEST_DURATION)
     }
@@ -261,7 +234,6 @@ impl<'a> Cursor<'a, '_> {
     }
 }
 
-/// Whether an argument is this keyword, in any case.
 fn is(argument: &[u8], keyword: &str) -> bool {
     argument.eq_ignore_ascii_case(keyword.as_bytes())
 }
@@ -271,6 +243,3 @@ fn looks_like_a_number(word: &[u8]) -> bool {
     let first = word.first();
     first.is_some_and(|first| first.is_ascii_digit() || matches!(first, b'-' | b'+' | b'.'))
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,3 @@
-//! `FAIRLOCK.BREAK key [OWNER owner] [FORCE]`
-//!
-//! Takes the lock from its holders, or from one of them, for operators; the next waiter is served. Replies 1, or 0 if
-//! none held it. A hash that is no lock is refused, and so is one without an expiry unless FORCE is given: they may
-//! be application data. O(log N) with N waiters.
-
 use crate::error::Error;
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
@@ -11,8 +5,6 @@ use crate::waiting::step;
 
 use super::args::Call;
 
-/// The command.
-#[derive(Debug)]
 pub struct Break;
 
 impl Command for Break {

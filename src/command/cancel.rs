@@ -1,16 +1,9 @@
-//! `FAIRLOCK.CANCEL key owner`
-//!
-//! Takes `owner` out of the queue; an ACQUIRE that is blocked for it replies nil. Replies 1, or 0
-//! if it was not in the queue. O(log N) with N waiters.
-
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::step;
 
 use super::args::Call;
 
-/// The command.
-#[derive(Debug)]
 pub struct Cancel;
 
 impl Command for Cancel {

@@ -1,9 +1,3 @@
-//! `FAIRLOCK.EVAL script numkeys [key ...] [arg ...]` and
-//! `FAIRLOCK.EVALSHA sha1 numkeys [key ...] [arg ...]`
-//!
-//! An intercepted EVAL or EVALSHA of one of Redisson's fair-lock scripts becomes this command; MONITOR, SLOWLOG and
-//! commandstats show it. Clients never send it.
-
 use crate::config;
 use crate::error::Error;
 use crate::redisson::{filter, recognise, run, share_a_slot, stats};
@@ -12,7 +6,6 @@ use crate::server::{Args, Command, Ctx, Reply, Str, in_cluster};
 use crate::waiting;
 
 /// Runs a script, by its text or by its SHA-1.
-#[derive(Debug)]
 pub struct Eval<const BY_DIGEST: bool>;
 
 impl<const BY_DIGEST: bool> Command for Eval<BY_DIGEST> {
@@ -37,9 +30,6 @@ impl<const BY_DIGEST: bool> Command for Eval<BY_DIGEST> {
     };
 
     /// Runs a script, natively if possible: the server has checked that the user may run this command with these keys.
-    ///
-    /// # Errors
-    /// [`Error::UNKNOWN_SCRIPT`], [`Error::INSIDE_STEP`], [`Error::KEYS_APART`].
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply> {
         let script = arguments.get(0).and_then(|script| {
             if BY_DIGEST {

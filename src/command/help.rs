@@ -1,15 +1,9 @@
-//! `FAIRLOCK.HELP`
-//!
-//! The commands with their arguments, as COMMAND DOCS has them too, and what they reply.
-
 use crate::server::command::Listed;
 use crate::server::docs::Docs;
 use crate::server::{Args, Command, Ctx, Reply};
 
 use super::COMMANDS;
 
-/// The command.
-#[derive(Debug)]
 pub struct Help;
 
 impl Command for Help {
@@ -31,7 +25,6 @@ impl Command for Help {
     }
 }
 
-/// What is said of a command.
 fn lines(command: &Listed) -> Vec<String> {
     let Listed { name, docs, .. } = command;
     let call = [&name.to_uppercase(), docs.syntax].join(" ");

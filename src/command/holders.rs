@@ -1,16 +1,3 @@
-//! `FAIRLOCK.HOLDERS key`
-//!
-//! The holders in the order in which they got the lock, each as `[owner, holds, lease, token, session, limit]`:
-//!
-//! - `lease`: the milliseconds that are left of its lease, -1 if it has none;
-//! - `token`: its fencing token, nil if it has none;
-//! - `session`: whether its hold is bound to a connection (RESP2: 1 or 0);
-//! - `limit`: how many holders it tolerates: 1 is exclusive, 0 any number.
-//!
-//! Empty if the lock is free.
-//!
-//! Read-only, O(H log H) with H holders.
-
 use crate::keyspace::{Names, view};
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
@@ -19,8 +6,6 @@ use crate::waiting::{self, LockId};
 use super::args::Call;
 use super::info::milliseconds;
 
-/// The command.
-#[derive(Debug)]
 pub struct Holders;
 
 impl Command for Holders {

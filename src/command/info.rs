@@ -1,22 +1,3 @@
-//! `FAIRLOCK.INFO key`
-//!
-//! A map (RESP2: a flat array) of one lock. Of several holders, `owner` to `session` are those of the first
-//! one ([`super::holders`] lists all):
-//!
-//! - `owner`: the holder, nil when the lock is free;
-//! - `holds`: its hold count, 0 when free;
-//! - `lease`: milliseconds until the lock frees itself; 0 when free, -1 if it is held without one;
-//! - `token`: the holder's fencing token, nil if it has none;
-//! - `session`: whether the lock is bound to a connection (RESP2: 1 or 0);
-//! - `waiting`: number of waiters;
-//! - `next`: the head of the queue, nil if there is no waiter;
-//! - `holders`: number of holders;
-//! - `limit`: how many holders all holders tolerate, 1 if the lock is held exclusively; 0 when free, or if they
-//!   tolerate any number.
-//!
-//! Read-only, O(H) with H the number of holders, and at most 1000 of them: of more, `owner` is one of those that were
-//! read.
-
 use crate::keyspace::view::{LockView, MOST_READ};
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Millis};
@@ -26,8 +7,6 @@ use crate::waiting::{self, LockId};
 
 use super::args::Call;
 
-/// The command.
-#[derive(Debug)]
 pub struct Info;
 
 impl Command for Info {
@@ -50,7 +29,6 @@ impl Command for Info {
     }
 }
 
-/// The fields of a lock, each after its name.
 pub fn fields(id: &LockId, view: LockView) -> Vec<(&'static str, Reply)> {
     let limit = limit(id, &view).map_or(0, Limit::shown);
     let holder = view.holder;

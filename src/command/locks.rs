@@ -1,23 +1,9 @@
-//! `FAIRLOCK.LOCKS [COUNT count] [AFTER cursor]`
+//! A cursor is the number of the last lock's record, so the server remembers nothing of a listing. As with SCAN, a lock
+//! that is there during the whole listing is listed at least once.
 //!
-//! The locks of the selected database that this server tracks, because they have waiters or a session or are held
-//! SHARED, in the order in which it began to: about `count` of them (100 if not given, at most 1000). Each is a map
-//! (RESP2: a flat array) of
-//!
-//! - `name`: the lock's key;
-//! - all that FAIRLOCK.INFO replies: `owner`, `holds`, `lease`, `token`, `session`, `waiting`, `next`;
-//! - `held`: how long the holder has held it, in milliseconds; 0 when free, -1 if this server did not grant it.
-//!
-//! If there are more, one more map follows, of one field: `more`, the cursor that AFTER takes to go on, which is the
-//! number of the last lock's record. So the server remembers nothing of a listing. As with SCAN, a lock that is there
-//! during the whole listing is listed at least once. With COUNT 0 nothing follows.
-//!
-//! Only locks whose key the user may read are shown. Scripts cannot call it, because the server does not tell
-//! a script's user. A replica tracks no locks; in a cluster each server shows its own. Locks that are only held have
-//! no record, which would make every acquisition dearer: SCAN finds their keys, FAIRLOCK.INFO tells of each.
-//!
-//! Read-only, O(log N + count) with N such locks. A reply ends with `more` before `count` locks are found if 1000
-//! holders or locks were read, so that other clients do not wait for it.
+//! Scripts cannot call it, because the server does not tell a script's user. Locks that are only held have no record,
+//! which would make every acquisition dearer. So that other clients do not wait, a reply ends with `more` once 1000
+//! holders or locks were read, also before `count` locks are found.
 
 use crate::keyspace::Names;
 use crate::keyspace::view::{self, LockView, MOST_READ};
@@ -33,8 +19,6 @@ const DEFAULT_COUNT: usize = 100;
 /// Holders of one lock that are read.
 const HOLDERS: usize = 100;
 
-/// The command.
-#[derive(Debug)]
 pub struct Locks;
 
 impl Command for Locks {

@@ -1,4 +1,4 @@
-//! The commands, one file each: what it is for, its arguments, its reply.
+//! The commands, one file each; `docs/commands` has their pages.
 //!
 //! A command reads its arguments before anything changes, and asks whether the caller may use the lock
 //! ([`args::Call`]). One that changes a lock lets [`crate::waiting::step`] decide over the lock's keys, and

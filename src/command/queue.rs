@@ -1,10 +1,3 @@
-//! `FAIRLOCK.QUEUE key [LIMIT offset count]`
-//!
-//! The waiters in order, each as `[owner, "blocked" | "polling", ms to deadline, limit]`; the deadline of
-//! a blocked waiter is -1. The limit is how many holders it tolerates: 1 is exclusive, 0 is SHARED without a
-//! limit. LIMIT shows `count` waiters (-1: all) from the 0-based `offset`. Read-only. A replica shows what is
-//! in its keys, and no waiter as blocked. O(offset + count).
-
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Presence};
 use crate::server::docs::{Docs, Keys};
@@ -14,8 +7,6 @@ use crate::waiting::{self, LockId};
 use super::args::Call;
 use super::info::milliseconds;
 
-/// The command.
-#[derive(Debug)]
 pub struct Queue;
 
 impl Command for Queue {

@@ -1,9 +1,3 @@
-//! `FAIRLOCK.RELEASE key owner [TOKEN token] [ALL]`
-//!
-//! Gives up one hold, or with ALL every hold. Replies the holds that remain; 0 means that the
-//! lock was freed and the next waiter has been served. Error `NOTHELD`, and nothing changed, if
-//! `owner` is not the holder, or holds the lock by another token than TOKEN. O(log N) with N waiters.
-
 use crate::lock::GiveUp;
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
@@ -11,8 +5,6 @@ use crate::waiting::step;
 
 use super::args::Call;
 
-/// The command.
-#[derive(Debug)]
 pub struct Release;
 
 impl Command for Release {

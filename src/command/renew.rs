@@ -1,9 +1,3 @@
-//! `FAIRLOCK.RENEW key owner [LEASE ms]`
-//!
-//! Starts the holder's lease anew. Replies the lease now set, in milliseconds: the one asked for,
-//! or that of the lock's session if it is longer. Error `NOTHELD` if `owner` is not the holder.
-//! O(1).
-
 use crate::config;
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
@@ -11,8 +5,6 @@ use crate::waiting::step;
 
 use super::args::Call;
 
-/// The command.
-#[derive(Debug)]
 pub struct Renew;
 
 impl Command for Renew {

@@ -10,11 +10,8 @@ use super::tracked::{QueueView, Unusable, require_kinds};
 use super::write;
 
 impl OpenLock<'_> {
-    /// Makes the keys ready for the rules. If the queue was changed from outside the module, it is repaired.
-    ///
-    /// # Errors
-    /// [`Unusable`] if the lock, queue or deadline key holds something else; nothing has been
-    /// written then.
+    /// Makes the keys ready for the rules. If the queue was changed from outside the module, it is repaired. Where the
+    /// lock, queue or deadline key holds something else, nothing is written.
     pub fn prepare(&mut self, queue: QueueView) -> Result<(), Unusable> {
         require_kinds(&[
             (&self.lock, Kind::Hash),

@@ -27,7 +27,6 @@ pub fn exclusive(lock: &Key<'_>) -> Option<Holder> {
     Some(Holder::new(Terms::UNKNOWN, Wall::default(), token, None))
 }
 
-/// The token in the lock's hash.
 pub fn token_of(lock: &Key<'_>) -> Option<i64> {
     TOKEN
         .with(|field| lock.hash_get(field))

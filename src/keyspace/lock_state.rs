@@ -9,6 +9,7 @@ use crate::fault;
 use crate::lock::{
     Event, Holder, Holds, Owner, Session, SharedHolders, State, Turn, Waiter, Wall, token,
 };
+use crate::server::announce::record_event;
 use crate::server::{Access, Kind, decimal};
 
 use super::fields::{TOKEN, hold_count, token_of, token_text};
@@ -232,8 +233,7 @@ impl State for OpenLock<'_> {
     /// Recorded at once among the key events, so that subscribers see the module's events in the right order.
     fn emit(&mut self, event: Event) {
         if let Some(name) = own_event(&event) {
-            self.ctx
-                .record_event(NotifyEvent::MODULE, name, &self.names.lock);
+            record_event(NotifyEvent::MODULE, name, &self.names.lock);
         }
         self.events.push(event);
     }

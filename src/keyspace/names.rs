@@ -20,19 +20,14 @@ thread_local! {
 }
 
 /// The names of a lock's keys.
-#[derive(Debug)]
 pub struct Names {
     /// The bytes of `lock`, without a call of the server.
     name: Box<[u8]>,
-    /// The lock itself.
     pub lock: Str,
-    /// The queue.
     pub queue: Str,
-    /// The waiters' deadlines.
     pub deadlines: Str,
     /// The last fencing token, where it is ahead of the clock.
     pub token: Str,
-    /// The shared holders' key.
     pub shared: Str,
 }
 
@@ -66,12 +61,10 @@ impl Names {
         }
     }
 
-    /// The slot of a cluster that the lock is in.
     pub fn slot(&self) -> u16 {
         slot(&self.name)
     }
 
-    /// The lock's name.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
@@ -87,7 +80,6 @@ impl Names {
         rest.is_some_and(|rest| rest.starts_with(b":"))
     }
 
-    /// The channel on which a waiter of this lock is woken.
     pub fn channel(&self, owner: &[u8]) -> Str {
         string(&[&self.channels()[..], b":", owner].concat())
     }
@@ -159,13 +151,10 @@ fn hashed(key: &[u8]) -> &[u8] {
     tag().unwrap_or(key)
 }
 
-/// The checksum that numbers a cluster's slots.
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
-/// Number of a cluster's slots.
 pub const SLOTS: u16 = 16_384;
 
-/// The slot of a cluster that a key is in.
 pub fn slot(key: &[u8]) -> u16 {
     CRC.checksum(hashed(key)) % SLOTS
 }

@@ -9,12 +9,9 @@ use super::tracked::{Line, QueueView, Taken, Tracked};
 use super::write;
 
 /// A lock's keys, open for one step. Each key has one handle, and the whole step uses it.
-#[derive(Debug)]
 pub struct OpenLock<'c> {
     pub(super) ctx: &'c Ctx,
-    /// The names of the lock's keys.
     pub names: &'c Names,
-    /// What is known beyond the keys.
     pub tracked: &'c mut Tracked,
     pub(super) greatest: &'c mut i64,
     pub(super) events: &'c mut Vec<Event>,
@@ -31,7 +28,7 @@ pub struct OpenLock<'c> {
 }
 
 /// What a step has found in the keys, so that it need not ask the server again. Whoever changes a key keeps it true.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Known {
     /// The token in the lock's hash, once it was read; 0 if there is none. Saves look-ups of its field.
     pub token: Option<i64>,
@@ -46,11 +43,10 @@ pub(super) struct Known {
 }
 
 /// The owners that were last named to the server: most steps are about one or two.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Named([Option<Str>; 2]);
 
 impl Named {
-    /// An owner as a string of the server.
     pub fn get(&mut self, owner: &[u8]) -> &Str {
         let is_it = |name: &Option<Str>| {
             let name = name.as_ref();
@@ -103,17 +99,11 @@ impl<'c> OpenLock<'c> {
     }
 
     /// Refuses a step that needs the queue, if the queue is hidden.
-    ///
-    /// # Errors
-    /// [`Refusal::Moving`].
     pub fn require_queue(&self) -> Result<(), Refusal> {
         (!self.frozen).then_some(()).ok_or(Refusal::Moving)
     }
 
     /// Refuses a step that needs all holders, if some may be hidden.
-    ///
-    /// # Errors
-    /// [`Refusal::Moving`].
     pub fn require_holders(&self) -> Result<(), Refusal> {
         let may_have_several = || self.tracked.shared.is_some() || self.lock.len() > 2;
         let may_be_hidden = self.frozen && may_have_several();

@@ -18,7 +18,6 @@ use super::open_lock::OpenLock;
 use super::tracked::{Unusable, require_kinds};
 use super::write;
 
-/// The holders that a lock's hash names.
 fn named_holders(lock: &Key<'_>) -> Vec<Owner> {
     let fields = lock.some_hash_fields(usize::MAX).into_iter();
     let holders = fields.filter(|(name, count)| !name.is_empty() && hold_count(count).is_some());
@@ -26,10 +25,6 @@ fn named_holders(lock: &Key<'_>) -> Vec<Owner> {
 }
 
 impl OpenLock<'_> {
-    /// Opens the key of the shared holders.
-    ///
-    /// # Errors
-    /// [`Unusable`] if the key holds something else.
     pub(super) fn open_shared(&mut self) -> Result<(), Unusable> {
         let key = self.ctx.open(&self.names.shared, Access::Write);
         require_kinds(&[(&key, Kind::Hash), (&self.lock, Kind::Hash)])?;
@@ -38,9 +33,6 @@ impl OpenLock<'_> {
     }
 
     /// Opens the key of the shared holders, if it is not open yet. Called before a shared holder may be added.
-    ///
-    /// # Errors
-    /// [`Unusable`] if the key holds something else.
     pub fn expect_shared(&mut self) -> Result<(), Unusable> {
         if self.shared.is_none() && !self.frozen {
             self.open_shared()?;
@@ -124,7 +116,6 @@ impl OpenLock<'_> {
         }
     }
 
-    /// What the shared-holders key says of each holder.
     fn written_holders(&self) -> HashMap<Owner, Vec<u8>> {
         let key = self.shared.as_ref();
         let fields = key.map(|key| key.some_hash_fields(usize::MAX));
@@ -167,7 +158,6 @@ impl OpenLock<'_> {
         }
     }
 
-    /// Writes one holder into the shared-holders key.
     pub(super) fn write_shared(&mut self, owner: &[u8], holder: &Holder) {
         let (ctx, names) = (self.ctx, self.names);
         let key = self

@@ -7,20 +7,16 @@ use crate::server::{Key, Kind};
 
 use super::write;
 
-/// The waiters of a lock in their order.
 pub type Line = crate::lock::line::Line<RandomState>;
 
 /// What this server knows of a lock beyond its keys: the clients blocked here, each waiter's position,
 /// and the waiter whose turn it is. Lost in a restart, and rebuilt from the keys.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Tracked {
-    /// The queue's order.
     pub line: Line,
-    /// The running turn.
     pub turn: Option<Turn>,
     /// The connections that an exclusive holder's lock is bound to.
     pub session: Option<Session>,
-    /// The shared holders.
     pub shared: Option<Box<SharedHolders>>,
     /// The server keeps the lock and the shared-holders key in the form for many elements, most likely (see `wide.rs`).
     pub has_wide_holders: bool,
@@ -41,7 +37,6 @@ impl Tracked {
         self.session.is_some() || self.shared.is_some() || self.line.has_commanding()
     }
 
-    /// The session of a holder.
     pub fn session_of(&self, owner: &[u8]) -> Option<&Session> {
         match &self.shared {
             Some(shared) => shared.get(owner)?.session.as_ref(),
@@ -49,7 +44,6 @@ impl Tracked {
         }
     }
 
-    /// The sessions of all holders.
     pub fn sessions(&self) -> impl Iterator<Item = &Session> {
         let shared = self.shared.iter().flat_map(|shared| shared.iter());
         let sessions = shared.filter_map(|(_, holder)| holder.session.as_ref());
@@ -72,23 +66,18 @@ pub enum QueueView {
 }
 
 impl QueueView {
-    /// Whether it was touched from outside the module.
     pub fn is_touched(self) -> bool {
         matches!(self, Self::Touched | Self::Loaded)
     }
 }
 
 /// A lock with a key of another type.
-#[derive(Debug)]
 pub struct Unusable {
     /// When the first of its keys expires.
     pub expires: Option<Wall>,
 }
 
 /// Refuses keys of other types than these.
-///
-/// # Errors
-/// [`Unusable`].
 pub fn require_kinds(keys: &[(&Key<'_>, Kind)]) -> Result<(), Unusable> {
     if keys.iter().all(|(key, kind)| key.fits(kind)) {
         return Ok(());
@@ -99,17 +88,14 @@ pub fn require_kinds(keys: &[(&Key<'_>, Kind)]) -> Result<(), Unusable> {
     })
 }
 
-/// Capacity that is kept for events.
 const EVENTS_KEPT: usize = 1024;
 
 /// What a step changes beyond the keys. [`OpenLock`] only borrows it, so it survives a step that panics.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Taken {
-    /// What is tracked beyond the keys.
     pub tracked: Tracked,
     /// The greatest token that was given since the server started.
     pub greatest: i64,
-    /// What has happened so far.
     pub events: Vec<Event>,
 }
 

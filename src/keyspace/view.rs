@@ -17,15 +17,11 @@ pub const MOST_READ: usize = 1000;
 /// A holder as the keys say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderView {
-    /// Its name.
     pub owner: Vec<u8>,
     /// Its hold count; 0 if the field is not a number.
     pub holds: i64,
-    /// Milliseconds until its lease ends, if it has one.
     pub lease: Option<Millis>,
-    /// Its fencing token, if it has one.
     pub token: Option<i64>,
-    /// How it holds the lock, as far as the keys say it.
     pub terms: Terms,
 }
 
@@ -46,19 +42,15 @@ impl HolderView {
 }
 
 /// A lock as its keys say.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct LockView {
     /// One of its holders: of several, the one with the smallest token, of those that were read.
     pub holder: Option<HolderView>,
-    /// Number of holders.
     pub holders: usize,
-    /// Number of holders that were read.
     pub read: usize,
     /// How many holders all of them tolerate, as far as they were read; none if the lock is free.
     pub limit: Option<Limit>,
-    /// Number of waiters.
     pub waiting: usize,
-    /// The head of the queue.
     pub next: Option<Vec<u8>>,
 }
 
@@ -72,9 +64,6 @@ fn open<'c>(ctx: &'c Ctx, name: &'c Str, kind: &Kind) -> Result<Key<'c>, Error> 
 }
 
 /// Reads a lock and at most a given number of its holders.
-///
-/// # Errors
-/// [`Error::WRONG_TYPE`] if a key of the lock holds something else.
 pub fn lock(ctx: &Ctx, names: &Names, most: usize, now: Now) -> Result<LockView, Error> {
     let mut queue = open(ctx, &names.queue, &Kind::List)?;
     open(ctx, &names.deadlines, &Kind::ZSet)?;
@@ -91,9 +80,6 @@ pub fn lock(ctx: &Ctx, names: &Names, most: usize, now: Now) -> Result<LockView,
 
 /// The holders of a lock, about `most` of them, in the order of their tokens: in which they became holders. And
 /// the number of all holders.
-///
-/// # Errors
-/// [`Error::WRONG_TYPE`] if a key of the lock holds something else.
 pub fn holders(
     ctx: &Ctx,
     names: &Names,
@@ -141,9 +127,6 @@ fn shared_holders(fields: Vec<Field>, shared: &Key<'_>, now: Now) -> Vec<HolderV
 
 /// Waiters in order from a 0-based position, each with the milliseconds to its deadline: 0 if
 /// that is over or missing.
-///
-/// # Errors
-/// [`Error::WRONG_TYPE`] if the lock, queue or deadline key holds something else.
 pub fn waiters(
     ctx: &Ctx,
     names: &Names,

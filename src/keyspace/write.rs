@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use redis_module::NotifyEvent;
 
 use crate::lock::Wall;
+use crate::server::announce::record_event;
 use crate::server::{Key, Str, decimal, string};
 
 /// Owners in one replicated RPUSH or ZREM: enough to be cheap, and no giant command.
@@ -19,14 +20,13 @@ thread_local! {
 
 fn announce(key: &Key<'_>, class: NotifyEvent, event: &'static CStr) {
     key.tell_of_change();
-    key.ctx().record_event(class, event, key.name());
+    record_event(class, event, key.name());
 }
 
 /// If the key has lost its last element, it was deleted.
 fn announce_if_ended(key: &Key<'_>) {
     if key.is_empty() {
-        key.ctx()
-            .record_event(NotifyEvent::GENERIC, c"del", key.name());
+        record_event(NotifyEvent::GENERIC, c"del", key.name());
     }
 }
 
@@ -72,12 +72,10 @@ pub fn announce_field(key: &Key<'_>, event: &'static CStr) {
     announce(key, NotifyEvent::HASH, event);
 }
 
-/// When a key expires, if ever.
 pub fn expiry(key: &Key<'_>) -> Option<Wall> {
     key.expires_at().map(Wall::of)
 }
 
-/// PEXPIREAT.
 pub fn set_expiry(key: &mut Key<'_>, at: Wall) {
     key.set_expires_at(Some(at.millis()));
     key.ctx()
@@ -85,14 +83,12 @@ pub fn set_expiry(key: &mut Key<'_>, at: Wall) {
     announce(key, NotifyEvent::GENERIC, c"expire");
 }
 
-/// PERSIST.
 pub fn persist(key: &mut Key<'_>) {
     key.set_expires_at(None);
     key.ctx().replicate(c"PERSIST", &[key.name()]);
     announce(key, NotifyEvent::GENERIC, c"persist");
 }
 
-/// DEL.
 pub fn delete(key: &mut Key<'_>) {
     key.delete();
     key.ctx().replicate(c"DEL", &[key.name()]);
@@ -107,11 +103,9 @@ pub fn set_number(key: &mut Key<'_>, value: i64, expires: Wall) {
     let arguments = [key.name(), &value, &string(b"PXAT"), &millis(expires)];
     key.ctx().replicate(c"SET", &arguments);
     announce(key, NotifyEvent::STRING, c"set");
-    key.ctx()
-        .record_event(NotifyEvent::GENERIC, c"expire", key.name());
+    record_event(NotifyEvent::GENERIC, c"expire", key.name());
 }
 
-/// RPUSH of one element.
 pub fn push(key: &mut Key<'_>, element: &Str) {
     key.list_push(element);
     key.ctx().replicate(c"RPUSH", &[key.name(), element]);
@@ -153,7 +147,6 @@ pub fn rewrite_list(key: &mut Key<'_>, elements: &[Str]) {
     }
 }
 
-/// ZADD of one member.
 pub fn set_score(key: &mut Key<'_>, member: &Str, at: Wall) {
     key.set_score(member, score(at));
     let arguments = [key.name(), &millis(at), member];

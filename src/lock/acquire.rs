@@ -9,9 +9,7 @@ use super::step::Step;
 /// One request for the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// The owner that asks.
     pub owner: &'a [u8],
-    /// How it wants to hold the lock.
     pub terms: Terms,
     /// A holder that asks again keeps its lease if more than that is left of it.
     pub keeps_longer_lease: bool,
@@ -23,7 +21,6 @@ pub struct Ask<'a> {
     pub wait: Option<WaitMode>,
 }
 
-/// How a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitMode {
     /// Its connection is blocked until it is served.
@@ -46,7 +43,6 @@ pub struct Joined {
 pub enum Outcome {
     /// The owner holds the lock, by this fencing token.
     Acquired(i64),
-    /// It waits.
     Joined(Joined),
     /// It does not, and did not want to wait. If it is in the queue, it is as alive there as it was before it asked.
     Declined,
@@ -56,9 +52,6 @@ impl<S: State> Step<'_, S> {
     /// Takes the lock if `ask.owner` can have it now: it holds the lock already; or the holders tolerate it and
     /// no live waiter is ahead. Else the owner waits as it asked to: it joins the queue, or keeps its place there. If
     /// another request of the same owner is blocked, this one takes its place over.
-    ///
-    /// # Errors
-    /// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`], [`Refusal::OtherLimit`], [`Refusal::QueueFull`].
     pub fn ask(&mut self, ask: &Ask<'_>) -> Result<Outcome, Refusal> {
         if let Some(token) = self.acquire(ask)? {
             return Ok(Outcome::Acquired(token));

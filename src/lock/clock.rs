@@ -10,24 +10,18 @@ pub type Millis = u64;
 pub struct Wall(u64);
 
 impl Wall {
-    /// So many milliseconds after the Unix epoch.
     pub const fn of(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// Milliseconds since the Unix epoch.
     pub const fn millis(self) -> u64 {
         self.0
     }
 
-    /// `duration` later.
-    #[must_use]
     pub fn after(self, duration: Millis) -> Self {
         Self(self.0.saturating_add(duration))
     }
 
-    /// `duration` earlier.
-    #[must_use]
     pub fn before(self, duration: Millis) -> Self {
         Self(self.0.saturating_sub(duration))
     }
@@ -44,7 +38,6 @@ impl Wall {
 pub struct Tick(u64);
 
 impl Tick {
-    /// It never comes.
     pub const NEVER: Self = Self(u64::MAX);
 
     /// The instant at which the clock shows these microseconds.
@@ -52,8 +45,6 @@ impl Tick {
         Self(micros / 1000)
     }
 
-    /// `duration` later.
-    #[must_use]
     pub fn after(self, duration: Millis) -> Self {
         Self(self.0.saturating_add(duration))
     }
@@ -76,8 +67,6 @@ impl Heard {
         Self(Tick(tick.0.saturating_sub(behind)))
     }
 
-    /// `duration` later.
-    #[must_use]
     pub fn after(self, duration: Millis) -> Self {
         Self(self.0.after(duration))
     }
@@ -102,41 +91,6 @@ pub struct Now {
 }
 
 impl Now {
-    /// An instant at which both clocks show these milliseconds, as tests like to write it.
-    pub fn from_millis(millis: Millis) -> Self {
-        Self {
-            micros: millis.saturating_mul(1000),
-            steady: millis.saturating_mul(1000),
-            behind: 0,
-            heard: Heard(Tick(millis)),
-        }
-    }
-
-    /// The time after `time` more milliseconds, with the server listening all the time; for tests and tools.
-    #[must_use]
-    pub fn later(self, time: Millis) -> Self {
-        let later = Self {
-            behind: self.behind,
-            ..self.after_stall(time)
-        };
-        Self {
-            heard: later.listening(),
-            ..later
-        }
-    }
-
-    /// The time after `time` more milliseconds, during which the server stood still.
-    #[must_use]
-    pub fn after_stall(self, time: Millis) -> Self {
-        Self {
-            micros: self.micros.saturating_add(time.saturating_mul(1000)),
-            steady: self.steady.saturating_add(time.saturating_mul(1000)),
-            behind: self.behind.saturating_add(time),
-            heard: self.heard,
-        }
-    }
-
-    /// The wall clock in whole milliseconds.
     pub fn wall(self) -> Wall {
         Wall(self.micros / 1000)
     }
@@ -146,27 +100,22 @@ impl Now {
         self.wall().after(duration)
     }
 
-    /// The steady clock in whole milliseconds.
     pub fn tick(self) -> Tick {
         Tick::of(self.steady)
     }
 
-    /// `duration` from now, by the steady clock.
     pub fn tick_after(self, duration: Millis) -> Tick {
         self.tick().after(duration)
     }
 
-    /// The listening clock.
     pub fn listening(self) -> Heard {
         Heard::at(self.tick(), self.behind)
     }
 
-    /// `duration` from now, by the listening clock.
     pub fn listening_after(self, duration: Millis) -> Heard {
         self.listening().after(duration)
     }
 
-    /// What is left until an instant of the listening clock.
     pub fn left_until(self, instant: Heard) -> Millis {
         instant.since(self.listening())
     }
@@ -179,5 +128,40 @@ impl Now {
     /// When an instant of the listening clock is by the steady clock, if the server listens until then.
     pub fn tick_at(self, instant: Heard) -> Tick {
         instant.after(self.behind).0
+    }
+}
+
+#[cfg(test)]
+impl Now {
+    /// An instant at which both clocks show these milliseconds.
+    pub fn from_millis(millis: Millis) -> Self {
+        Self {
+            micros: millis.saturating_mul(1000),
+            steady: millis.saturating_mul(1000),
+            behind: 0,
+            heard: Heard(Tick(millis)),
+        }
+    }
+
+    /// The time after `time` more milliseconds, with the server listening all the time.
+    pub fn later(self, time: Millis) -> Self {
+        let later = Self {
+            behind: self.behind,
+            ..self.after_stall(time)
+        };
+        Self {
+            heard: later.listening(),
+            ..later
+        }
+    }
+
+    /// The time after `time` more milliseconds, during which the server stood still.
+    pub fn after_stall(self, time: Millis) -> Self {
+        Self {
+            micros: self.micros.saturating_add(time.saturating_mul(1000)),
+            steady: self.steady.saturating_add(time.saturating_mul(1000)),
+            behind: self.behind.saturating_add(time),
+            heard: self.heard,
+        }
     }
 }

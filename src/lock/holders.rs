@@ -12,9 +12,7 @@ use super::parts::{Limit, Owner, Session, Terms};
 /// A holder as it was admitted; what is changed later is kept here of shared holders only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// How it holds the lock.
     pub terms: Terms,
-    /// The end of its lease.
     pub lease_end: Wall,
     /// Its fencing token; 0 for a holder that another client has written into the keys.
     pub token: i64,
@@ -48,7 +46,6 @@ impl Holder {
     }
 }
 
-/// The shared holders of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedHolders {
     holders: BTreeMap<Owner, Holder>,
@@ -61,12 +58,10 @@ pub struct SharedHolders {
 }
 
 impl SharedHolders {
-    /// Their number.
     pub fn count(&self) -> usize {
         self.holders.len()
     }
 
-    /// One of them.
     pub fn get(&self, owner: &[u8]) -> Option<&Holder> {
         self.holders.get(owner)
     }
@@ -120,7 +115,6 @@ impl SharedHolders {
         self.holders.insert(owner, holder);
     }
 
-    /// Takes a holder out.
     pub fn remove(&mut self, owner: &[u8]) -> Option<Holder> {
         let (owner, holder) = self.holders.remove_entry(owner)?;
         if let Some(at) = holder.renewal() {
@@ -136,7 +130,6 @@ impl SharedHolders {
         Some(holder)
     }
 
-    /// Changes one of them.
     pub fn change<T>(&mut self, owner: &[u8], change: impl FnOnce(&mut Holder) -> T) -> Option<T> {
         let mut holder = self.remove(owner)?;
         let changed = change(&mut holder);

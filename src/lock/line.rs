@@ -22,7 +22,7 @@ use super::roomy::{give_back, is_too_roomy};
 const FEW: usize = 32;
 
 /// An ordered set of waiters that knows everyone's position.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Line<S = RandomState> {
     /// The number of each owner's place.
     numbers: HashMap<Owner, usize, S>,
@@ -69,12 +69,10 @@ impl<S: BuildHasher + Default> Line<S> {
         self.tree.is_empty()
     }
 
-    /// Number of waiters.
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
 
-    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
@@ -120,11 +118,6 @@ impl<S: BuildHasher + Default> Line<S> {
         Some(taken_before(&self.tree, *self.numbers.get(owner)?))
     }
 
-    /// The owner at a 0-based position.
-    pub fn nth(&self, index: usize) -> Option<&Owner> {
-        self.at(index).map(|(owner, _)| owner)
-    }
-
     /// The waiter at a 0-based position.
     pub fn at(&self, index: usize) -> Option<&(Owner, Waiter)> {
         if index >= self.len() {
@@ -150,7 +143,6 @@ impl<S: BuildHasher + Default> Line<S> {
         self.places.get(node)?.as_ref()
     }
 
-    /// What is known of a waiter.
     pub fn get(&self, owner: &[u8]) -> Option<Waiter> {
         let place = self.places.get(*self.numbers.get(owner)?)?;
         place.as_ref().map(|(_, waiter)| *waiter)
@@ -236,11 +228,12 @@ mod tests {
         let asks = |name: &u16| !waiter(u64::from(*name)).presence.is_scripted();
         assert_eq!(line.has_commanding(), oracle.iter().any(asks));
         for (index, name) in oracle.iter().enumerate() {
-            assert_eq!(line.nth(index), Some(&owner(*name)));
-            assert_eq!(line.position(&owner(*name)), Some(index));
-            assert_eq!(line.get(&owner(*name)), Some(waiter(u64::from(*name))));
+            let known = (owner(*name), waiter(u64::from(*name)));
+            assert_eq!(line.at(index), Some(&known));
+            assert_eq!(line.position(&known.0), Some(index));
+            assert_eq!(line.get(&known.0), Some(known.1));
         }
-        assert_eq!(line.nth(oracle.len()), None);
+        assert_eq!(line.at(oracle.len()), None);
         let walked: Vec<_> = line.iter().map(|(owner, _)| Owner::clone(owner)).collect();
         let expected: Vec<_> = oracle.iter().copied().map(owner).collect();
         assert_eq!(walked, expected);

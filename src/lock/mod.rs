@@ -73,7 +73,7 @@ pub mod turn;
 #[cfg(test)]
 mod tests;
 
-pub use acquire::{Ask, Joined, Outcome, WaitMode};
+pub use acquire::{Ask, Outcome, WaitMode};
 pub use clock::{Heard, Millis, Now, Tick, Wall};
 pub use due::Due;
 pub use event::Event;

@@ -36,21 +36,16 @@ pub struct Rules {
 /// Why a step changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The owner is not a holder.
     NotHeld,
-    /// The owner is a holder, but not by this token.
     OtherToken,
-    /// The lock has as many waiters as it may have.
     QueueFull,
     /// The key holds something other than a lock: it is application data.
     NotALock,
     /// The key has no expiry. Every holder sets one, so the key may be application data.
     NoLease,
-    /// The hold count cannot grow.
     HoldsOverflow,
     /// The owner holds the lock together with others, and asks for it in another way.
     OtherLimit,
-    /// The server may not use more memory.
     MemoryFull,
     /// Some of the lock's keys may be where this server cannot see them.
     Moving,
@@ -61,12 +56,10 @@ pub enum Refusal {
 pub struct Limit(u32);
 
 impl Limit {
-    /// It holds the lock alone.
     pub const EXCLUSIVE: Self = Self(1);
     /// Any number.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// Whether its owner holds the lock alone.
     pub fn is_exclusive(self) -> bool {
         self == Self::EXCLUSIVE
     }
@@ -81,7 +74,6 @@ impl Limit {
         if shown == 0 { Self::NONE } else { Self(shown) }
     }
 
-    /// Whether this number of holders is tolerated.
     pub fn tolerates(self, holders: usize) -> bool {
         u32::try_from(holders).is_ok_and(|holders| holders <= self.0)
     }
@@ -94,7 +86,6 @@ pub struct Terms {
     pub lease: Millis,
     /// The connection that the lock shall be bound to.
     pub session: Option<Connection>,
-    /// How many holders it tolerates.
     pub limit: Limit,
 }
 
@@ -110,7 +101,6 @@ impl Terms {
 /// The connections that one holder's lock is bound to (see [`super::session`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// The holder that opened them.
     pub owner: Owner,
     /// The lease that each renewal gives.
     pub lease: Millis,
@@ -121,7 +111,6 @@ pub struct Session {
 /// How often an owner holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// It is not the holder.
     None,
     /// It is the holder, with this hold count, from 1.
     Count(i64),
@@ -156,9 +145,7 @@ impl Presence {
 /// A waiter's place in the queue, beyond the order itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// How this server sees it.
     pub presence: Presence,
-    /// How it holds the lock when the lock is handed to it.
     pub terms: Terms,
     /// How long it may stay silent; 0 if it was found, when its score is all that is known.
     pub patience: Millis,
@@ -205,10 +192,8 @@ impl Waiter {
 /// The time that a polling head has to take a lock that it can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// The polling waiter whose turn it is.
     pub owner: Owner,
     /// When the polling waiters right behind it are woken, if it is still silent; none once they are.
     pub wakes_next: Option<Heard>,
-    /// When the turn ends.
     pub until: Heard,
 }

@@ -9,13 +9,10 @@ use super::step::Step;
 /// One request to give holds up.
 #[derive(Clone, Copy, Debug)]
 pub struct GiveUp<'a> {
-    /// The owner that gives them up.
     pub owner: &'a [u8],
     /// Only if it holds the lock by this token.
     pub token: Option<i64>,
-    /// All of them.
     pub all: bool,
-    /// The connection that asks.
     pub connection: Option<Connection>,
 }
 
@@ -43,10 +40,6 @@ impl<S: State> Step<'_, S> {
 
     /// Gives up one hold, or all of them. Returns the holds that remain; 0 means that the owner no longer holds the
     /// lock, and every waiter that can have the lock has been served.
-    ///
-    /// # Errors
-    /// [`Refusal::NotHeld`], [`Refusal::OtherToken`];
-    /// [`Refusal::NotALock`].
     pub fn release(&mut self, request: &GiveUp<'_>) -> Result<i64, Refusal> {
         self.drop_ended(None);
         let count = match self.state.holds(request.owner) {
@@ -96,9 +89,6 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Sets the holder's lease anew. Returns the lease now set.
-    ///
-    /// # Errors
-    /// [`Refusal::NotHeld`] if `owner` does not hold the lock; [`Refusal::NotALock`].
     pub fn renew(&mut self, owner: &[u8], lease: Millis) -> Result<Millis, Refusal> {
         self.drop_ended(None);
         match self.state.holds(owner) {
@@ -111,9 +101,6 @@ impl<S: State> Step<'_, S> {
 
     /// Takes the lock from its holders, or only from `owner`; a lock without a lease only by force. Returns whether
     /// anyone held it.
-    ///
-    /// # Errors
-    /// [`Refusal::NotALock`], [`Refusal::NoLease`].
     pub fn break_lock(&mut self, owner: Option<&[u8]>, force: bool) -> Result<bool, Refusal> {
         self.drop_ended(None);
         let held = match owner {

@@ -26,24 +26,19 @@ use super::step::Step;
 /// A call of a script that takes the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct TryLock<'a> {
-    /// The owner that asks.
     pub owner: &'a [u8],
-    /// The lease it wants.
     pub lease: Millis,
     /// The time by the client's clock.
     pub client: Wall,
     /// How it waits; `None` if it does not.
     pub wait: Option<ScriptWait>,
-    /// The server may not use more memory.
     pub memory_is_full: bool,
 }
 
 /// How a script joins the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptWait {
-    /// How long it may stay silent.
     pub patience: Millis,
-    /// For how long it sleeps if it has to wait.
     pub sleep: Sleep,
 }
 
@@ -73,9 +68,7 @@ pub enum Tried {
 /// What has come of a call that gives a hold up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlocked {
-    /// The owner is not the holder.
     NotHeld,
-    /// It holds the lock still, once less.
     HeldStill,
     /// The lock is free, or was.
     Freed,
@@ -84,10 +77,6 @@ pub enum Unlocked {
 impl<S: State> Step<'_, S> {
     /// Takes the lock if it is free and no living waiter is ahead, or if the owner holds it already; else
     /// waits, if the script does.
-    ///
-    /// # Errors
-    /// [`Refusal::MemoryFull`], [`Refusal::NotALock`], [`Refusal::HoldsOverflow`]; nothing has
-    /// changed then.
     pub fn try_lock(&mut self, call: &TryLock<'_>) -> Result<Tried, Refusal> {
         self.drop_ended(Some(call.owner));
         let holds = match self.state.holds(call.owner) {
@@ -246,9 +235,6 @@ impl<S: State> Step<'_, S> {
 
     /// Gives up one hold. If it was the owner's last one, the owner no longer holds the lock, and the head's turn has
     /// started if it can have the lock.
-    ///
-    /// # Errors
-    /// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`]; nothing has changed then.
     pub fn unlock(
         &mut self,
         owner: &[u8],
@@ -294,9 +280,6 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Frees the lock from all its holders. Returns whether it was held; if not, this script wakes no waiter.
-    ///
-    /// # Errors
-    /// [`Refusal::NotALock`]; nothing has changed then.
     pub fn force_unlock(&mut self, client: Wall) -> Result<bool, Refusal> {
         self.drop_ended(None);
         let held = self.state.is_held();

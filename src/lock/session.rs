@@ -51,7 +51,6 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// A holder's session.
     fn session_of(&mut self, owner: &[u8]) -> Option<&Session> {
         if self.state.shared().is_some() {
             return self.state.shared()?.get(owner)?.session.as_ref();

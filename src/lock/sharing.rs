@@ -22,7 +22,6 @@ impl<S: State> Step<'_, S> {
         may_join || !self.state.is_held()
     }
 
-    /// The limit of a shared holder.
     pub(super) fn limit_of(&mut self, owner: &[u8]) -> Option<Limit> {
         let holder = self.state.shared()?.get(owner)?;
         Some(holder.terms.limit)

@@ -9,18 +9,13 @@ use super::parts::{Refusal, Rules};
 use super::state::State;
 
 /// A step on the lock with this state.
-#[derive(Debug)]
 pub struct Step<'a, S> {
-    /// The lock.
     pub state: &'a mut S,
-    /// The rules as configured.
     pub rules: &'a Rules,
-    /// The time.
     pub now: Now,
 }
 
 impl<'a, S> Step<'a, S> {
-    /// Begins a step.
     pub fn new(state: &'a mut S, rules: &'a Rules, now: Now) -> Self {
         Self { state, rules, now }
     }

@@ -191,7 +191,6 @@ impl<S: State> Step<'_, S> {
         token
     }
 
-    /// The token of the next acquisition.
     pub(super) fn next_token(&mut self) -> i64 {
         token::next(self.state.last_token(), self.now)
     }

@@ -10,9 +10,7 @@ use crate::lock::{Millis, Refusal, Wall};
 use crate::server::{Args, Ctx, Reply};
 
 /// The keys and arguments that a script is called with, borrowed from the server.
-#[derive(Debug)]
 pub struct ScriptCall<'c> {
-    /// The context of the call.
     pub ctx: &'c Ctx,
     /// KEYS, counted from 0.
     pub keys: Args<'c>,

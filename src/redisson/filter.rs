@@ -26,7 +26,6 @@ thread_local! {
 /// Looks for scripts, for commands that move slots or change permissions, and, on some servers, for those that may
 /// change a client's database. A command may come from anybody, and be refused after this: so a look walks nothing, and
 /// notes no more than the one before.
-#[derive(Debug)]
 pub struct Scripts;
 
 impl Filter for Scripts {

@@ -19,14 +19,12 @@ use super::call::{ScriptCall, refused};
 pub enum Form {
     /// It takes the lock: with a queue behind it, or without.
     TryLock(TryLockForm),
-    /// It gives up a hold.
     Unlock {
         /// It frees the lock from its holder, whoever that is.
         forced: bool,
     },
     /// A waiter leaves the queue. As Lua these differ in which waiters' scores they lower; natively no score changes.
     Leave,
-    /// It renews leases.
     Renew,
 }
 
@@ -40,7 +38,6 @@ pub struct TryLockForm {
 }
 
 impl TryLockForm {
-    /// Reads a call.
     pub fn read<'c>(self, call: &ScriptCall<'c>) -> Option<TryLock<'c>> {
         // Behind the wait, if it waits.
         let client = call.instant(if self.sleep.is_some() { 3 } else { 2 })?;
@@ -67,7 +64,6 @@ impl TryLockForm {
         })
     }
 
-    /// Takes the step.
     pub fn decide<S: State>(self, request: &TryLock<'_>, step: &mut Step<'_, S>) -> Option<Reply> {
         if self.refuses_holder && step.state.holds(request.owner) != Holds::None {
             return None;
@@ -85,7 +81,6 @@ impl TryLockForm {
 /// that keeps the reply for a while, so that a repeated call gets the same. Arguments: message, lease, owner, the
 /// client's time, in newer releases the command that publishes, and the time of the latch. A forced unlock has no
 /// lease, owner and latch.
-#[derive(Debug)]
 pub struct Unlocking<'c> {
     /// The owner that gives up a hold, and the lease for the holds that remain; `None` where forced.
     holder: Option<(&'c [u8], Millis)>,
@@ -159,7 +154,6 @@ impl Unlocking<'_> {
     }
 }
 
-#[derive(Debug)]
 struct OpenLatch<'c> {
     key: Key<'c>,
     time: Millis,

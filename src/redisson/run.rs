@@ -17,7 +17,7 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
     let call = ScriptCall::read(ctx, words)?;
     let fits = match script.keys {
         Some(keys) => call.keys.len() == keys && call.arguments.len() == script.arguments,
-        None => !call.keys.is_empty() && call.arguments.len() == call.keys.len() + 1,
+        None => call.keys.len() > 0 && call.arguments.len() == call.keys.len() + 1,
     };
     if !fits {
         return None;

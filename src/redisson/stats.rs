@@ -15,16 +15,12 @@ pub const ROLES: [&str; 6] = [
 ];
 
 /// How many scripts of each role there were.
-#[derive(Debug)]
 pub struct Counters([AtomicU64; ROLES.len()]);
 
-/// Those that were run natively.
 pub static INTERCEPTED: Counters = Counters([const { AtomicU64::new(0) }; ROLES.len()]);
-/// Known ones that were left to Lua.
 pub static LEFT_TO_LUA: Counters = Counters([const { AtomicU64::new(0) }; ROLES.len()]);
 
 impl Counters {
-    /// Counts one.
     pub fn count(&self, role: usize) {
         if let Some(counter) = self.0.get(role) {
             counter.fetch_add(1, Ordering::Relaxed);

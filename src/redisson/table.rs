@@ -30,11 +30,9 @@ pub struct Script {
 }
 
 /// All scripts that have a native form.
-static SCRIPTS: LazyLock<Vec<Script>> =
-    LazyLock::new(|| TABLE.lines().skip(1).filter_map(script).collect());
-
-/// All scripts that have a native form.
 pub fn scripts() -> &'static [Script] {
+    static SCRIPTS: LazyLock<Vec<Script>> =
+        LazyLock::new(|| TABLE.lines().skip(1).filter_map(script).collect());
     &SCRIPTS
 }
 

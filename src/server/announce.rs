@@ -40,7 +40,6 @@ static RAISING: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 /// function call.
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
-/// Capacity beyond this is freed.
 const ANNOUNCEMENTS_KEPT: usize = 1024;
 
 /// A step begins. This module ignores the events of its own steps.
@@ -110,19 +109,6 @@ impl Ctx {
         }
     }
 
-    /// Records a keyspace event of a class, to be raised by [`Ctx::raise_events`].
-    #[inline]
-    pub fn record_event(&self, class: NotifyEvent, event: &'static CStr, key: &Str) {
-        if !IS_SILENT.load(Ordering::Relaxed) {
-            Self::record(class, event, key);
-        }
-    }
-
-    fn record(class: NotifyEvent, event: &'static CStr, key: &Str) {
-        let key = share(key);
-        ANNOUNCEMENTS.with_borrow_mut(|all| all.push(Announcement { class, event, key }));
-    }
-
     /// Raises the recorded events. The database must be the one in which they happened, and
     /// no key may be open.
     pub fn raise_events(&self) {
@@ -147,6 +133,19 @@ impl Ctx {
             ANNOUNCEMENTS.set(all);
         }
     }
+}
+
+/// Records a keyspace event of a class, to be raised by [`Ctx::raise_events`].
+#[inline]
+pub fn record_event(class: NotifyEvent, event: &'static CStr, key: &Str) {
+    if !IS_SILENT.load(Ordering::Relaxed) {
+        record(class, event, key);
+    }
+}
+
+fn record(class: NotifyEvent, event: &'static CStr, key: &Str) {
+    let key = share(key);
+    ANNOUNCEMENTS.with_borrow_mut(|all| all.push(Announcement { class, event, key }));
 }
 
 /// Whether an event from the server is the one that is being raised here.

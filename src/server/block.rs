@@ -42,7 +42,6 @@ pub trait Blocking: Sized {
 }
 
 /// A blocked client that has not been unblocked yet.
-#[derive(Debug)]
 pub struct Handle<B: Blocking> {
     raw: NonNull<raw::RedisModuleBlockedClient>,
     handler: PhantomData<B>,
@@ -78,7 +77,6 @@ impl Ctx {
 }
 
 impl<B: Blocking> Handle<B> {
-    /// Unblocks the client with an outcome.
     pub fn unblock(self, outcome: B::Outcome) {
         let delivery: Box<Delivery<B>> = Box::new(Some(outcome));
         self.end(Box::into_raw(delivery).cast());

@@ -32,7 +32,6 @@ fn micros(clock: libc::clockid_t) -> u64 {
 }
 
 /// A timer that has not fired yet.
-#[derive(Debug)]
 pub struct Timer(raw::RedisModuleTimerID);
 
 /// What a timer does when it fires.
@@ -49,7 +48,6 @@ pub fn start_timer<A: Alarm>(ctx: &Ctx, delay: u64) -> Timer {
     Timer(id)
 }
 
-/// Stops a timer before it fires.
 pub fn stop_timer(ctx: &Ctx, timer: &Timer) {
     // SAFETY: an id that is not known any more is refused by the server.
     unsafe { api!(StopTimer(ctx.raw, timer.0, null_mut())) };

@@ -12,6 +12,7 @@ use redis_module::Context;
 
 use super::api::{api, raw};
 use super::context::{Ctx, in_cluster, text};
+use super::info::field_of;
 use super::memory::Str;
 
 /// Valkey's number for "this module can handle atomic slot migrations".
@@ -74,32 +75,32 @@ impl Ctx {
         let info = info.as_ref().and_then(text);
         info.is_some_and(|info| info.starts_with(b"cluster_state:fail"))
     }
+}
 
-    /// Whether the server wants no new writes now: CLIENT PAUSE WRITE, or a failover under way.
-    pub fn writes_paused(&self) -> bool {
-        // SAFETY: the function takes nothing and only reads the server's state.
-        unsafe { api!(AvoidReplicaTraffic()) != 0 }
-    }
+/// Whether the server wants no new writes now: CLIENT PAUSE WRITE, or a failover under way.
+pub fn writes_paused() -> bool {
+    // SAFETY: the function takes nothing and only reads the server's state.
+    unsafe { api!(AvoidReplicaTraffic()) != 0 }
+}
 
-    /// Whether writes are paused so that another server can take over: by FAILOVER, CLUSTER FAILOVER or
-    /// CLUSTER MIGRATESLOTS. Valkey reports the purpose of a pause since 8.1. Redis reports FAILOVER only, and in a
-    /// cluster nothing, so any pause there may be for a failover. Not free.
-    pub fn is_handing_over(&self) -> bool {
-        if !self.writes_paused() {
-            return false;
-        }
-        match self.info(c"clients", c"paused_reason").as_deref() {
-            Some("failover_in_progress" | "slot_migration_in_progress") => true,
-            Some(_) => self.is_failing_over(),
-            None => in_cluster() || self.is_failing_over(),
-        }
+/// Whether writes are paused so that another server can take over: by FAILOVER, CLUSTER FAILOVER or
+/// CLUSTER MIGRATESLOTS. Valkey reports the purpose of a pause since 8.1. Redis reports FAILOVER only, and in a
+/// cluster nothing, so any pause there may be for a failover. Not free.
+pub fn is_handing_over() -> bool {
+    if !writes_paused() {
+        return false;
     }
+    match field_of(c"clients", c"paused_reason").as_deref() {
+        Some("failover_in_progress" | "slot_migration_in_progress") => true,
+        Some(_) => is_failing_over(),
+        None => in_cluster() || is_failing_over(),
+    }
+}
 
-    /// Whether FAILOVER is under way. `paused_reason` shows one reason only, and so may hide this one.
-    fn is_failing_over(&self) -> bool {
-        let state = self.info(c"replication", c"master_failover_state");
-        state.is_some_and(|state| state != "no-failover")
-    }
+/// Whether FAILOVER is under way. `paused_reason` shows one reason only, and so may hide this one.
+fn is_failing_over() -> bool {
+    let state = field_of(c"replication", c"master_failover_state");
+    state.is_some_and(|state| state != "no-failover")
 }
 
 impl Ctx {
@@ -112,7 +113,7 @@ impl Ctx {
     /// - where the server would look each replicated command up: there are such commands (see `needs.rs`).
     pub fn declare_options(&self) {
         // The numbers above are Valkey's: another server may mean something else by them.
-        let known = if self.is_valkey() {
+        let known = if is_valkey() {
             // SAFETY: the function takes nothing and only reads the server's state.
             unsafe { api!(GetModuleOptionsAll() or 0) }
         } else {
@@ -123,18 +124,18 @@ impl Ctx {
         // SAFETY: the context is valid for this call.
         unsafe { api!(SetModuleOptions(self.raw, options)) };
     }
+}
 
-    fn is_valkey(&self) -> bool {
-        self.info(c"server", c"valkey_version").is_some()
-    }
+fn is_valkey() -> bool {
+    field_of(c"server", c"valkey_version").is_some()
+}
 
-    /// The number of the event that the server has for migrations, if it has them; older ones refuse to tell of it.
-    pub(super) fn migration_event(&self) -> u64 {
-        if self.is_valkey() {
-            MIGRATIONS_OF_VALKEY
-        } else {
-            MIGRATIONS_OF_REDIS
-        }
+/// The number of the event that the server has for migrations, if it has them; older ones refuse to tell of it.
+pub(super) fn migration_event() -> u64 {
+    if is_valkey() {
+        MIGRATIONS_OF_VALKEY
+    } else {
+        MIGRATIONS_OF_REDIS
     }
 }
 

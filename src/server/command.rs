@@ -17,9 +17,6 @@ pub trait Command {
     /// The options that its syntax has, in the same order.
     const OPTIONS: &'static [&'static str] = &[];
     /// Runs the command.
-    ///
-    /// # Errors
-    /// The reply to a call that is refused.
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<Reply, Reply>;
 }
 
@@ -28,14 +25,8 @@ pub trait Command {
 pub struct Args<'a>(&'a [*mut raw::RedisModuleString]);
 
 impl<'a> Args<'a> {
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Splits off the first arguments. `None` if there are fewer.
@@ -44,7 +35,6 @@ impl<'a> Args<'a> {
         Some((Self(first), Self(others)))
     }
 
-    /// The bytes of an argument.
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         let string = self.0.get(index)?;
         // SAFETY: the server keeps a command's arguments until the command has returned.
@@ -60,41 +50,35 @@ impl<'a> Args<'a> {
 /// A command among others.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed {
-    /// Its name.
     pub name: &'static str,
-    /// Its documentation.
     pub docs: &'static Docs,
-    /// Its options.
-    pub options: &'static [&'static str],
     /// Makes it known to the server. False if the server refuses.
     pub register: fn(&Ctx) -> bool,
 }
 
 impl Listed {
-    /// A command, to be put in a list.
     pub const fn of<C: Command>() -> Self {
         Self {
             name: C::NAME,
             docs: &C::DOCS,
-            options: C::OPTIONS,
             register: register::<C>,
         }
     }
 }
 
 fn register<C: Command>(ctx: &Ctx) -> bool {
-    let key = c_int::from(C::DOCS.syntax.starts_with("key"));
     let name = CString::new(C::NAME).unwrap_or_default();
-    // SAFETY: the server copies names and flags; the entry has the signature that the server expects.
+    // SAFETY: the server copies names and flags; the entry has the signature that the server expects. Its keys are in
+    // what `describe` says.
     unsafe {
         let status = api!(CreateCommand(
             ctx.raw,
             name.as_ptr(),
             Some(entry::<C>),
             C::DOCS.flags.as_ptr(),
-            key,
-            key,
-            key,
+            0,
+            0,
+            0,
         ));
         if status != OK {
             return false;

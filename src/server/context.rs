@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
+use std::io::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::RedisValue;
@@ -17,7 +18,6 @@ pub const INTERNAL_ERROR: &str = "ERR internal error, see the server's log";
 
 /// The context of one callback. Through it the module replies, reads and writes keys, replicates, and raises
 /// key events. A callback borrows it while it runs, and cannot keep it.
-#[derive(Debug)]
 pub struct Ctx {
     pub(super) raw: *mut raw::RedisModuleCtx,
 }
@@ -26,15 +26,11 @@ pub struct Ctx {
 /// of one: a client would take the next replies for the rest of it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Nil.
     Nil,
-    /// An integer.
     Integer(i64),
     /// A boolean; in RESP2 0 and 1.
     Bool(bool),
-    /// A bulk string.
     Bytes(Vec<u8>),
-    /// An array.
     Array(Vec<Reply>),
     /// A map; in RESP2 a flat array.
     Map(Vec<(&'static str, Reply)>),
@@ -50,7 +46,6 @@ impl Reply {
         Self::Integer(number.try_into().unwrap_or(i64::MAX))
     }
 
-    /// What there is, or nil.
     pub fn or_nil<T>(value: Option<T>, reply: impl FnOnce(T) -> Self) -> Self {
         value.map_or(Self::Nil, reply)
     }
@@ -137,7 +132,6 @@ impl Ctx {
         self.flags().intersects(flags)
     }
 
-    /// Identifies the calling connection.
     pub fn client_id(&self) -> u64 {
         // SAFETY: the context is valid for this call.
         unsafe { api!(GetClientId(self.raw)) }
@@ -149,7 +143,6 @@ impl Ctx {
         db_at(unsafe { api!(GetSelectedDb(self.raw)) })
     }
 
-    /// Number of keys in that database.
     pub fn keys(&self) -> u64 {
         // SAFETY: the context is valid for this call.
         unsafe { api!(DbSize(self.raw)) }
@@ -174,12 +167,12 @@ impl Ctx {
             unsafe { api!(Call(self.raw, word, format, argv.as_mut_ptr(), argv.len())) }
         };
         let mut reply = run(c"!CM0v");
-        if reply.is_null() && last_error().raw_os_error() == Some(libc::ENOTSUP) {
+        if reply.is_null() && Error::last_os_error().raw_os_error() == Some(libc::ENOTSUP) {
             // There is no user whose permissions could be checked.
             reply = run(c"!M0v");
         }
         if reply.is_null() {
-            return Reply::Error(not_run(name, &last_error()));
+            return Reply::Error(not_run(name, &Error::last_os_error()));
         }
         // SAFETY: the reply is the server's, and is freed once.
         unsafe {
@@ -267,13 +260,8 @@ pub(super) fn text(value: &RedisValue) -> Option<&[u8]> {
     }
 }
 
-/// Why a function of the server has failed.
-fn last_error() -> std::io::Error {
-    std::io::Error::last_os_error()
-}
-
 /// Why a command was not run, as the server would have said it.
-fn not_run(name: &CStr, reason: &std::io::Error) -> String {
+fn not_run(name: &CStr, reason: &Error) -> String {
     let name = name.to_string_lossy().to_lowercase();
     match reason.raw_os_error() {
         Some(libc::EACCES) => {

@@ -29,11 +29,8 @@ pub struct Docs {
     pub categories: &'static CStr,
     /// Its arguments: keywords in capitals, what may be left out in brackets and last, bars between alternatives.
     pub syntax: &'static str,
-    /// What it does, in a line.
     pub summary: &'static CStr,
-    /// What it costs.
     pub complexity: &'static CStr,
-    /// Its keys, if it has any.
     pub keys: Option<Keys>,
     /// What it replies, in lines for FAIRLOCK.HELP, which alone shows it.
     pub reply: &'static [&'static str],

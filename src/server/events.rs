@@ -104,7 +104,7 @@ pub fn follow_connections(ctx: &Ctx) {
 
 /// Subscribes to slot migrations, if the server has them: older servers refuse.
 pub fn follow_migrations(ctx: &Ctx) {
-    let _ = listen(ctx, ctx.migration_event());
+    let _ = listen(ctx, cluster::migration_event());
 }
 
 /// Subscribes to iterations of the event loop. True if the module was not subscribed.

@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::api::{OK, api, raw};
 use super::context::{Ctx, Flags, bytes, db_at};
 use super::guard::{guard, require_main_thread};
+use super::info::field_of;
 use super::memory::Str;
 use super::user::User;
 
 /// A command on its way to the server.
-#[derive(Debug)]
 pub struct Incoming {
     raw: *mut raw::RedisModuleCommandFilterCtx,
 }
@@ -31,7 +31,6 @@ pub trait Filter {
     /// Whether a command of this name is of interest. Called for each command of each client, so
     /// it must be very fast, and must not panic.
     fn concerns(name: &[u8]) -> bool;
-    /// Looks at such a command.
     fn look(command: &mut Incoming);
 }
 
@@ -45,7 +44,7 @@ pub fn may_move_clients() -> bool {
 
 /// Registers a filter, which sees every command from now on. False if the server refuses.
 pub fn register<F: Filter>(ctx: &Ctx) -> bool {
-    let version = ctx.info(c"server", c"valkey_version").unwrap_or_default();
+    let version = field_of(c"server", c"valkey_version").unwrap_or_default();
     let has_fault = ["8.1.", "9.0."]
         .iter()
         .any(|release| version.starts_with(release));

@@ -9,7 +9,6 @@ use super::context::Ctx;
 use super::guard::guard;
 
 /// The section being written.
-#[derive(Debug)]
 pub struct Section {
     raw: *mut raw::RedisModuleInfoCtx,
 }
@@ -24,22 +23,19 @@ pub fn register(ctx: &Ctx, writer: fn(&mut Section)) -> bool {
     raw::register_info_function(ctx.raw, Some(write)) == raw::Status::Ok
 }
 
-impl Ctx {
-    /// A field of one of the server's own sections. Not free: the server writes the whole section for it.
-    pub fn info(&self, section: &CStr, field: &CStr) -> Option<String> {
-        // SAFETY: both names end with a null. The data is null, or freed here; the text in it ends with a
-        // null, and is copied before.
-        unsafe {
-            let data = api!(GetServerInfo(null_mut(), section.as_ptr()));
-            if data.is_null() {
-                return None;
-            }
-            let text = api!(ServerInfoGetFieldC(data, field.as_ptr()));
-            let text =
-                (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
-            api!(FreeServerInfo(null_mut(), data));
-            text
+/// A field of one of the server's own sections. Not free: the server writes the whole section for it.
+pub fn field_of(section: &CStr, field: &CStr) -> Option<String> {
+    // SAFETY: both names end with a null. The data is null, or freed here; the text in it ends with a
+    // null, and is copied before.
+    unsafe {
+        let data = api!(GetServerInfo(null_mut(), section.as_ptr()));
+        if data.is_null() {
+            return None;
         }
+        let text = api!(ServerInfoGetFieldC(data, field.as_ptr()));
+        let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
+        api!(FreeServerInfo(null_mut(), data));
+        text
     }
 }
 

@@ -15,14 +15,14 @@
 //! - [`announce`]: what others are told of the module's own changes: replicas, WATCH, subscribers, listeners;
 //! - [`filter`]: command filters, and which database a client has selected;
 //! - [`command`]: registering commands, and their entry;
-//! - [`block`]: blocking a client, whether its other end is gone, and whether a reply went out;
-//! - [`info`]: the module's section of INFO, and the server's own.
+//! - [`block`]: blocking a client, whether its other end is gone, and whether a reply went out.
 //!
 //! What it is asked:
 //! - [`needs`]: which of its commands the module needs;
 //! - [`refusal`]: whether it refuses what needs memory, or all writes;
 //! - [`user`]: what a connection's user may do;
 //! - [`cluster`]: which server decides: slots, their migrations, pauses of writes;
+//! - [`info`]: the module's section of INFO, and the server's own;
 //! - [`scan`]: walks over keys;
 //! - [`clock`]: the time, and one timer of the event loop.
 //!

@@ -11,8 +11,6 @@ use super::context::{Ctx, Flags, number_of};
 use super::key::adopt;
 use super::memory::{Str, string};
 
-/// A user.
-#[derive(Debug)]
 pub struct User {
     raw: *mut raw::RedisModuleUser,
 }
@@ -96,7 +94,6 @@ impl Ctx {
 }
 
 impl User {
-    /// The user with this name.
     pub fn named(name: &Str) -> Option<Self> {
         // SAFETY: the string is valid; the server answers null if there is no such user.
         let raw = unsafe { api!(GetModuleUserFromUserName(name.inner)) };

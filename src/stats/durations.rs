@@ -39,7 +39,6 @@ impl Default for Durations {
 }
 
 impl Durations {
-    /// Counts one.
     pub fn record(&mut self, micros: u64) {
         if let Some(histogram) = &mut self.histogram {
             histogram.saturating_record(micros);

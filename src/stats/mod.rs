@@ -22,32 +22,21 @@ use durations::Durations;
 /// What has happened since the module was loaded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
-    /// Acquisitions without waiting.
     immediate: u64,
-    /// Acquisitions by a waiter, blocked or polling.
     handed_off: u64,
-    /// Acquisitions by the holder.
     reentrant: u64,
-    /// Locks freed by RELEASE, BREAK, or a session's end.
     releases: u64,
-    /// Blocked waiters whose time was up.
     timeouts: u64,
-    /// Waiters taken out by CANCEL.
     cancels: u64,
-    /// Blocked waiters whose connection closed.
     disconnects: u64,
-    /// Locks acquired here whose lease ended.
     lease_ends: u64,
-    /// Polling waiters that were dropped as dead.
     reaped: u64,
-    /// Blocked waiters whose place a second connection took.
     take_overs: u64,
 }
 
 /// When each lock was acquired, by a hash of its database and name.
 type Held = HashMap<u64, u64, RandomState>;
 
-/// What is counted and measured.
 #[derive(Default)]
 pub struct Stats {
     counters: Counters,
@@ -98,12 +87,10 @@ impl Stats {
         }
     }
 
-    /// A blocked client's time was up.
     pub fn timed_out(&mut self) {
         self.counters.timeouts += 1;
     }
 
-    /// A blocked client's connection has closed.
     pub fn disconnected(&mut self) {
         self.counters.disconnects += 1;
     }

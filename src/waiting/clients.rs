@@ -37,13 +37,14 @@
 //! While writes are paused (CLIENT PAUSE, a failover), no lock can be taken back; the notes wait for the end of
 //! the pause. A server that becomes a replica drops them: at the new master the lease decides.
 
+use std::cell::LazyCell;
+
 use crate::error::Error;
 use crate::fault;
 use crate::keyspace::QueueView;
 use crate::lock::{Connection, Millis, Now, Owner, Presence, Tick, Ticket, Waiter};
 use crate::server::block::Blocking;
-use crate::server::events;
-use crate::server::{Ctx, Reply};
+use crate::server::{Ctx, Reply, cluster, events};
 use crate::stats::Stats;
 
 use super::conditions::{self, is_here};
@@ -56,10 +57,7 @@ use super::state::{
 use super::step::set_timer;
 
 /// Blocks the calling client for `timeout` milliseconds (0: without limit) after the step, at `now`, in which its owner
-/// has joined a lock's queue.
-///
-/// # Errors
-/// [`Error::CANNOT_BLOCK`] if the server cannot, and the place is given up. [`Error::UNBLOCKED`] if the place is lost
+/// has joined a lock's queue. If the server cannot, the place is given up. [`Error::UNBLOCKED`] if the place is lost
 /// already: another module can do that, from a key event of the step.
 pub fn block(ctx: &Ctx, lock: &[u8], owner: &[u8], timeout: Millis, now: Now) -> Result<(), Error> {
     let ticket = ctx.client_id();
@@ -113,13 +111,12 @@ const LONGER_WAIT: Millis = 100;
 /// will be: it may keep its place at the other server, where it is then told to ask (UNBLOCKED or MOVED). So its wait
 /// goes on until that is known.
 pub fn time_out_due(ctx: &Ctx, at: Tick) {
-    let mut is_handing_over = None;
+    let is_handing_over = LazyCell::new(cluster::is_handing_over);
     for _ in 0..TIME_OUT_BATCH {
         let Some(due) = blocked(|blocked| blocked.first_due(at)) else {
             break;
         };
-        let is_handing_over = *is_handing_over.get_or_insert_with(|| ctx.is_handing_over());
-        if is_handing_over || (due.goes_on && !is_here(ctx, &due.lock)) {
+        if *is_handing_over || (due.goes_on && !is_here(ctx, &due.lock)) {
             let later = conditions::tick().after(LONGER_WAIT);
             blocked(|blocked| blocked.go_on(due.ticket, later));
         } else {
@@ -149,7 +146,7 @@ impl Blocking for BlockedAcquire {
     }
 
     fn timed_out(ctx: &Ctx) -> Reply {
-        let is_handing_over = ctx.is_handing_over();
+        let is_handing_over = cluster::is_handing_over();
         if let Some(outcome) = leave(ctx, is_handing_over) {
             Self::reply(ctx, &outcome)
         } else if is_handing_over {

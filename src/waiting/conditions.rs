@@ -8,6 +8,7 @@ use crate::config;
 use crate::keyspace::Names;
 use crate::lock::{Heard, Millis, Now, Rules, Tick, token};
 use crate::server::cluster::SlotState;
+use crate::server::info::field_of;
 use crate::server::{Ctx, clock, in_cluster};
 
 use super::record::LockId;
@@ -106,9 +107,9 @@ pub fn slot_is_named(slot: u16, may_come: bool) {
 
 /// In a cluster, before a step on a lock: its slot may have come from another server. What only was named, and has not
 /// come, changes nothing.
-pub fn follow_slots(ctx: &Ctx, names: &Names) {
+pub fn follow_slots(names: &Names) {
     if known_slots(|slots| slots.may_have_come(names.slot())) {
-        let count = ctx.info(c"commandstats", BRINGS_SLOTS).unwrap_or_default();
+        let count = field_of(c"commandstats", BRINGS_SLOTS).unwrap_or_default();
         // What follows in the field counts calls that were refused.
         let runs = count.split(",rejected_calls").next().unwrap_or_default();
         if known_slots(|slots| slots.have_run(runs)) {

@@ -20,9 +20,7 @@ use crate::server::block::{Handle, Socket};
 use super::record::{Grant, LockId};
 
 /// What a blocked client is told when it is unblocked.
-#[derive(Debug)]
 pub enum Outcome {
-    /// It holds the lock.
     Granted(Grant),
     /// It was taken out of the queue, or its time is up.
     Nil,
@@ -31,15 +29,10 @@ pub enum Outcome {
 }
 
 /// The handler of clients that are blocked in ACQUIRE: [`clients`](super::clients) has its functions.
-#[derive(Debug)]
 pub struct BlockedAcquire;
 
-/// A blocked client.
-#[derive(Debug)]
 pub struct Client {
-    /// The server's record of it.
     pub handle: Handle<BlockedAcquire>,
-    /// What it waits for.
     pub request: Request,
     /// When its time is up, if ever.
     pub until: Option<Tick>,
@@ -50,18 +43,14 @@ pub struct Client {
 /// The request of a blocked client.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Its ticket.
     pub ticket: Ticket,
-    /// The lock.
     pub lock: LockId,
-    /// The owner that waits for it.
     pub owner: Owner,
     /// Its time was up, and its wait goes on: its leaving the queue could not be written.
     pub goes_on: bool,
 }
 
-/// All blocked clients.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Blocked {
     by_ticket: HashMap<Ticket, Client, RandomState>,
     by_until: BTreeSet<(Tick, Ticket)>,
@@ -70,7 +59,6 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Adds a client.
     pub fn add(&mut self, client: Client) {
         let ticket = client.request.ticket;
         if let Some(until) = client.until {
@@ -109,7 +97,6 @@ impl Blocked {
         std::mem::take(&mut self.ended)
     }
 
-    /// Forgets a client.
     pub fn remove(&mut self, ticket: Ticket) -> Option<Client> {
         let client = self.by_ticket.remove(&ticket)?;
         if let Some(until) = client.until {
@@ -140,12 +127,10 @@ impl Blocked {
         waiting.map(|client| client.request.clone()).collect()
     }
 
-    /// When the first client's time is up.
     pub fn next_timeout(&self) -> Option<Tick> {
         self.by_until.first().map(|(until, _)| *until)
     }
 
-    /// Number of clients blocked now.
     pub fn count(&self) -> usize {
         self.by_ticket.len()
     }
@@ -153,7 +138,7 @@ impl Blocked {
 
 /// Hand-offs whose receivers may not have their tokens: until the lock is taken back, the receiver asks for something,
 /// or its owner is told the token again. At most one for each connection that was replied.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct HandOffs {
     /// Their tokens.
     pub tokens: BTreeSet<i64>,
@@ -178,7 +163,7 @@ impl HandOffs {
 }
 
 /// The holds that are bound to each connection: lock and holder.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Sessions {
     bound: BTreeMap<Connection, BTreeSet<(LockId, Owner)>>,
 }

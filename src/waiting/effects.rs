@@ -27,11 +27,8 @@ pub const WAKE_UP: &[u8] = b"0";
 
 /// The lock on which a step was taken, and when.
 pub struct Scene<'a> {
-    /// Its keys.
     pub names: &'a Names,
-    /// Its database.
     pub db: i32,
-    /// The time of the step.
     pub now: Now,
     /// The command by which waiters are woken, if not as configured.
     pub wake_by: Option<&'static CStr>,

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::keyspace::QueueView;
 use crate::lock::{Listening, Tick};
 use crate::server::clock::Alarm;
+use crate::server::cluster::writes_paused;
 use crate::server::{Ctx, events, is_replica};
 
 use super::clients;
@@ -27,7 +28,7 @@ const NAP: u64 = 1000;
 pub fn after_sleep(ctx: &Ctx) {
     waiting(|waiting| waiting.in_iteration.set(true));
     let began = conditions::tick();
-    begin_to_listen(ctx, began);
+    begin_to_listen(began);
     do_what_was_noted(ctx);
     look_at_due_locks(ctx);
     listening(|listening| listening.reads(began));
@@ -38,10 +39,10 @@ fn is_any_lock_tracked() -> bool {
 }
 
 /// An iteration begins: notices for how long the server has not listened.
-fn begin_to_listen(ctx: &Ctx, began: Tick) {
+fn begin_to_listen(began: Tick) {
     if is_any_lock_tracked() {
         let alarm = alarm();
-        listening(|listening| listening.begins(began, ctx.writes_paused(), alarm));
+        listening(|listening| listening.begins(began, writes_paused(), alarm));
     } else {
         listening(Listening::rests);
     }
@@ -64,13 +65,13 @@ pub fn before_sleep(ctx: &Ctx) {
     waiting(|waiting| waiting.in_iteration.set(false));
     let alarm = alarm();
     if is_any_lock_tracked() || alarm != before {
-        end_iteration(ctx, alarm, alarm != before);
+        end_iteration(alarm, alarm != before);
     }
     rest_if_idle();
 }
 
 /// The server goes to sleep, until the alarm at the longest.
-fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
+fn end_iteration(alarm: Option<Tick>, is_new: bool) {
     let now = conditions::tick();
     let own_job = now.after(NAP);
     // If the alarm is overdue, the next iteration begins at once.
@@ -82,7 +83,7 @@ fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
     if (is_time_up && !catches_up) || (is_new && wakes < own_job) {
         events::hurry();
     }
-    listening(|listening| listening.ends(now, ctx.writes_paused(), wakes));
+    listening(|listening| listening.ends(now, writes_paused(), wakes));
 }
 
 fn alarm() -> Option<Tick> {
@@ -102,7 +103,7 @@ fn do_what_was_noted(ctx: &Ctx) {
         conditions::go_ahead_of_the_clock(0);
         ctx.warn_of_default_user();
     }
-    if table(|table| table.noted()) > 0 && !ctx.writes_paused() {
+    if table(|table| table.noted()) > 0 && !writes_paused() {
         work::go_on(ctx);
         if table(|table| table.noted()) > 0 {
             events::hurry();
@@ -118,7 +119,7 @@ fn look_at_due_locks(ctx: &Ctx) {
         return set_timer(ctx, now);
     }
     let due = table(|table| table.schedule.due(now));
-    if ctx.writes_paused() {
+    if writes_paused() {
         // A paused server must not write.
         let later = now.tick_after(PAUSE);
         table(|table| due.iter().for_each(|id| table.postpone(id, later)));

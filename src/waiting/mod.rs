@@ -19,7 +19,7 @@
 //!    leaves the queue. Each change of a key is replicated at once (`keyspace::write`). The rules emit
 //!    `Event::Released` and `Event::Granted`.
 //! 4. What is tracked goes back into the table, with the time when the lock is next due. Key events are raised.
-//! 5. [`effects`] carries the events out: the blocked client gets its [`Outcome`], which is only noted.
+//! 5. [`effects`] carries the events out: the blocked client gets its outcome, which is only noted.
 //! 6. `command::release` replies to the former holder.
 //! 7. The iteration of the event loop ends: [`event_loop::before_sleep`] has [`clients`] unblock the waiter's
 //!    client. The server calls `clients` for the reply, which is the fencing token, and writes both replies.
@@ -78,11 +78,10 @@ use crate::server::events::Events;
 use crate::server::info::Section;
 
 pub use clients::block;
-pub use conditions::{now, permissions_change, rules, slot_is_named};
-pub use connections::Outcome;
+pub use conditions::{now, permissions_change, slot_is_named};
 pub use effects::WAKE_UP;
 pub use foreign::has_queue;
-pub use record::{Grant, LockId};
+pub use record::LockId;
 pub use step::{Cause, require_own_queue, require_rest, step, step_on};
 
 /// What the module does at the server's events.

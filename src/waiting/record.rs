@@ -11,9 +11,7 @@ use crate::lock::{Connection, Due, Owner, Tick};
 /// A lock of one database.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockId {
-    /// The database's number.
     pub db: i32,
-    /// The lock's key.
     pub name: Rc<[u8]>,
 }
 
@@ -31,15 +29,11 @@ pub type Rank = (i32, u64);
 /// A hand-off to a blocked waiter.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// The lock.
     pub lock: LockId,
-    /// Its new holder.
     pub owner: Owner,
-    /// The token.
     pub token: i64,
     /// When it was decided.
     pub at: Tick,
-    /// The connection that the lock is bound to.
     pub session: Option<Connection>,
 }
 
@@ -52,7 +46,7 @@ pub const WORK_BATCH: usize = 200;
 /// The server's callbacks (a connection closes, a key changes, a reply cannot be delivered) can come in the
 /// middle of another client's command, and many at once. So they only note work here. It is done between commands,
 /// in one step. Until then the rules know waiters that have gone as such, and never hand a lock to them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Work {
     /// How its keys were touched from outside the module: the lock must be looked at.
     pub touch: Option<QueueView>,
@@ -82,15 +76,12 @@ impl Work {
 }
 
 /// One lock.
-#[derive(Debug)]
 pub struct Record {
-    /// Which lock it is.
     pub id: LockId,
     /// What the rules know beyond the keys.
     pub tracked: Tracked,
     /// It has waiters, a session or shared holders: the lock is the module's, and is tracked under this number.
     pub number: Option<u64>,
-    /// The work on it.
     pub work: Work,
     /// It is on the list of locks with work.
     pub is_noted: bool,
@@ -115,7 +106,6 @@ impl Record {
         }
     }
 
-    /// Whether it is tracked.
     pub fn is_tracked(&self) -> bool {
         self.number.is_some()
     }

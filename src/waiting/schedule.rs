@@ -12,7 +12,7 @@ use crate::server::clock::{self, Timer};
 use super::record::LockId;
 
 /// When locks are due, by each of the two clocks.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Schedule {
     by_wall: BTreeSet<(Wall, LockId)>,
     by_tick: BTreeSet<(Tick, LockId)>,
@@ -105,7 +105,6 @@ impl Schedule {
         wall.into_iter().chain(tick).min()
     }
 
-    /// Stops the timer, if it is set.
     pub fn stop_timer(&mut self, ctx: &Ctx) {
         if let Some((_, timer)) = self.armed.take() {
             clock::stop_timer(ctx, &timer);

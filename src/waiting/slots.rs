@@ -35,7 +35,7 @@ use crate::lock::{Millis, Tick};
 pub const DOUBT: Millis = 60_000;
 
 /// What is known of slots.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Slots {
     /// The server has shown that the cluster is down for this node.
     pub is_down: bool,
@@ -60,7 +60,6 @@ impl Slots {
         }
     }
 
-    /// Whether a slot is known to be stable.
     pub fn is_stable(&self, slot: u16) -> bool {
         self.stable.contains(&slot)
     }

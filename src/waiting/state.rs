@@ -62,17 +62,14 @@ pub fn waiting<T>(body: impl FnOnce(&Waiting) -> T) -> T {
     WAITING.with(body)
 }
 
-/// What is known of each lock.
 pub fn table<T>(body: impl FnOnce(&mut Table) -> T) -> T {
     waiting(|waiting| body(&mut waiting.table.borrow_mut()))
 }
 
-/// The blocked clients.
 pub fn blocked<T>(body: impl FnOnce(&mut Blocked) -> T) -> T {
     waiting(|waiting| body(&mut waiting.blocked.borrow_mut()))
 }
 
-/// What is known of slots.
 pub fn known_slots<T>(body: impl FnOnce(&mut Slots) -> T) -> T {
     waiting(|waiting| body(&mut waiting.slots.borrow_mut()))
 }
@@ -82,17 +79,14 @@ pub fn sessions<T>(body: impl FnOnce(&mut Sessions) -> T) -> T {
     waiting(|waiting| body(&mut waiting.sessions.borrow_mut()))
 }
 
-/// The hand-offs whose receivers may not have their tokens.
 pub fn hand_offs<T>(body: impl FnOnce(&mut HandOffs) -> T) -> T {
     waiting(|waiting| body(&mut waiting.hand_offs.borrow_mut()))
 }
 
-/// For how long the server has not listened to its clients.
 pub fn listening<T>(body: impl FnOnce(&mut Listening) -> T) -> T {
     waiting(|waiting| body(&mut waiting.listening.borrow_mut()))
 }
 
-/// What is counted.
 pub fn stats<T>(body: impl FnOnce(&mut Stats) -> T) -> T {
     waiting(|waiting| body(&mut waiting.stats.borrow_mut()))
 }

@@ -40,9 +40,6 @@ impl Drop for Stepping {
 
 /// Refuses a command that another module calls from a key event of a step. What is tracked of the lock is out of
 /// the table during a step, so a second step, or a read, would see incomplete state.
-///
-/// # Errors
-/// [`Error::INSIDE_STEP`].
 pub fn require_rest() -> Result<(), Error> {
     if waiting(|waiting| waiting.stepping.get()) {
         Err(Error::INSIDE_STEP)
@@ -53,9 +50,6 @@ pub fn require_rest() -> Result<(), Error> {
 
 /// Refuses a lock whose twin has their queue. A queue that was found is that of the lock that a command names first, if
 /// its twin is not held.
-///
-/// # Errors
-/// [`Error::twin_in_use`].
 pub fn require_own_queue(ctx: &Ctx, lock: &[u8]) -> Result<(), Error> {
     let Some(twin) = table(|table| table.tracked_twin(|| ctx.db(), lock)) else {
         return Ok(());
@@ -70,10 +64,6 @@ pub fn require_own_queue(ctx: &Ctx, lock: &[u8]) -> Result<(), Error> {
 }
 
 /// Takes one step on a lock in the selected database: `decide` calls the rules, then their events are carried out.
-///
-/// # Errors
-/// What `decide` returns; [`Error::WRONG_TYPE`] if a key of the lock holds something else,
-/// [`Error::REPLICA`] at a replica, [`Error::INSIDE_STEP`].
 pub fn step<T>(
     ctx: &Ctx,
     lock: &[u8],
@@ -248,7 +238,7 @@ fn view(ctx: &Ctx, names: &Names, db: i32, cause: Cause) -> QueueView {
     if !in_cluster() {
         return queue;
     }
-    conditions::follow_slots(ctx, names);
+    conditions::follow_slots(names);
     let is_away = table(|table| table.is_away(db, names.name()));
     // What has moved keys in this iteration has touched the queue.
     let is_checked = matches!(cause, Cause::Command(_)) && !queue.is_touched() && !is_away;

@@ -28,7 +28,7 @@ const ROUND: Millis = 900;
 const LOOKS: usize = 5;
 
 /// All locks. One timer of the server serves them all: it is set for the first that is due by either clock.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Table {
     databases: HashMap<i32, Records, RandomState>,
     /// When each lock is due that is tracked.
@@ -43,7 +43,6 @@ pub struct Table {
     braced: usize,
 }
 
-/// Locks.
 impl Table {
     /// Whether no lock is tracked.
     pub fn is_empty(&self) -> bool {
@@ -59,7 +58,6 @@ impl Table {
         self.databases.get(&db)?.get(name)
     }
 
-    /// A lock's record.
     pub fn record(&mut self, db: i32, name: &[u8]) -> Option<&mut Record> {
         self.databases.get_mut(&db)?.get_mut(name)
     }
@@ -138,7 +136,6 @@ impl Table {
         record.map_or_else(|| LockId::new(db, name), |record| record.id.clone())
     }
 
-    /// What is tracked of a lock.
     pub fn tracked(&self, id: &LockId) -> Option<&Tracked> {
         Some(&self.get(id.db, &id.name)?.tracked)
     }
@@ -253,10 +250,7 @@ impl Table {
             ..Self::default()
         };
     }
-}
 
-/// Single waiters and holders.
-impl Table {
     /// Changes what is known of a waiter, if it is blocked under this ticket.
     pub fn change_blocked(
         &mut self,

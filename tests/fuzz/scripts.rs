@@ -1,7 +1,6 @@
 //! Redisson's scripts, and other people's that call the module.
 
-use fairlock::redisson::stats::ROLES;
-use fairlock::redisson::table;
+use fairlock::{ROLES, table};
 use fairlock_testing::redisson::harvest::harvest;
 use fairlock_testing::redisson::{NEWEST, OLD, arguments};
 use fairlock_testing::{Dice, needs_only_rust};

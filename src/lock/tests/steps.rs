@@ -6,7 +6,8 @@ use super::life::{Life, heard_after};
 use super::oracle::{Asking, Cause, Checked, Queued, ensure};
 use super::scope::Wait;
 use super::world::{NAMES, World};
-use crate::lock::{Ask, GiveUp, Joined, Limit, Millis, Outcome, Refusal, Terms, WaitMode};
+use crate::lock::acquire::Joined;
+use crate::lock::{Ask, GiveUp, Limit, Millis, Outcome, Refusal, Terms, WaitMode};
 
 impl World {
     pub(super) fn acquire(&mut self, request: Request) -> Checked {

@@ -46,7 +46,6 @@ pub enum Access {
 ///
 /// A change through one handle invalidates all other handles of the same key, so code that changes a key
 /// must use a single handle.
-#[derive(Debug)]
 pub struct Key<'c> {
     /// Null where a key opened for reading does not exist, as in most steps the queue.
     raw: *mut raw::RedisModuleKey,
@@ -114,12 +113,10 @@ impl Drop for Key<'_> {
 }
 
 impl<'c> Key<'c> {
-    /// The context that it was opened in.
     pub fn ctx(&self) -> &'c Ctx {
         self.ctx
     }
 
-    /// Its name.
     pub fn name(&self) -> &Str {
         &self.name
     }
@@ -188,7 +185,6 @@ impl<'c> Key<'c> {
         self.kind() == Kind::Empty
     }
 
-    /// Deletes the key.
     pub fn delete(&mut self) {
         self.make_writable();
         // The server would keep a cursor in a list that is not there any more.

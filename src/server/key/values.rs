@@ -50,13 +50,11 @@ impl Key<'_> {
 
 /// Hashes: fields and their values.
 impl Key<'_> {
-    /// The value of a hash's field.
     pub fn hash_get(&self, field: &Str) -> Option<Str> {
         let [value, _] = self.values(field.inner, null_mut());
         value
     }
 
-    /// The values of two fields of a hash.
     pub fn hash_get_two(&self, [first, second]: [&Str; 2]) -> [Option<Str>; 2] {
         self.values(first.inner, second.inner)
     }
@@ -155,7 +153,6 @@ impl Key<'_> {
 
 /// Lists: elements by their index.
 impl Key<'_> {
-    /// The element of a list at an index.
     pub fn list_get(&mut self, index: usize) -> Option<Str> {
         // A step ahead is cheap. A step back costs the server as much as a jump, for which the key is opened again.
         let is_near = self
@@ -204,7 +201,6 @@ impl Key<'_> {
 
 /// Sorted sets: members and their scores.
 impl Key<'_> {
-    /// The score of a sorted set's member.
     pub fn score(&self, member: &Str) -> Option<f64> {
         if self.kind() != Kind::ZSet {
             return None;
