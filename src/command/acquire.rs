@@ -1,3 +1,10 @@
+//! `FAIRLOCK.ACQUIRE`: takes the lock, or waits in its queue.
+//!
+//! A holder that asks again adds one to its hold count (with ONCE it does not), gets a fresh lease and the
+//! same token. Without LEASE its lease is not made shorter. With SESSION the lock lives as long as this
+//! connection: the server renews the lease, and frees the lock when the connection closes. Where the client may
+//! not block (MULTI, scripts) the command tries once.
+
 use crate::config;
 use crate::error::Error;
 use crate::fault;

@@ -1,3 +1,7 @@
+//! `FAIRLOCK.BREAK`: takes the lock from its holders, or from one of them, for operators; the next waiter is served.
+//! A hash that is no lock is refused, and so is one without an expiry unless FORCE is given: they may be
+//! application data.
+
 use crate::error::Error;
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};

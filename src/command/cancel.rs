@@ -1,3 +1,5 @@
+//! `FAIRLOCK.CANCEL`: takes an owner out of the queue; an ACQUIRE that is blocked for it replies nil.
+
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};
 use crate::waiting::step;

@@ -1,3 +1,6 @@
+//! `FAIRLOCK.EVAL` and `FAIRLOCK.EVALSHA`: what an intercepted EVAL or EVALSHA of one of Redisson's fair-lock scripts
+//! becomes. MONITOR, SLOWLOG and commandstats show it. Clients never send it.
+
 use crate::config;
 use crate::error::Error;
 use crate::redisson::{filter, recognise, run, share_a_slot, stats};

@@ -1,3 +1,5 @@
+//! `FAIRLOCK.HELP`: the commands with their arguments, as COMMAND DOCS has them too, and what they reply.
+
 use crate::server::command::Listed;
 use crate::server::docs::Docs;
 use crate::server::{Args, Command, Ctx, Reply};

@@ -1,3 +1,6 @@
+//! `FAIRLOCK.HOLDERS`: the holders in the order in which they got the lock. A lease that has no end is -1, a token that
+//! the keys do not have is nil. Read-only: it shows what is in the keys, on a replica too.
+
 use crate::keyspace::{Names, view};
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};

@@ -1,3 +1,6 @@
+//! `FAIRLOCK.INFO`: one lock. Of several holders, `owner` to `session` are those of the first one ([`super::holders`]
+//! lists all); at most 1000 of them are read, and of more, `owner` is one of those.
+
 use crate::keyspace::view::{LockView, MOST_READ};
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Millis};

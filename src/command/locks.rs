@@ -1,3 +1,6 @@
+//! `FAIRLOCK.LOCKS`: the locks of the selected database that this server tracks, because they have waiters or a session
+//! or are held SHARED. A replica tracks none; in a cluster each server shows its own.
+//!
 //! A cursor is the number of the last lock's record, so the server remembers nothing of a listing. As with SCAN, a lock
 //! that is there during the whole listing is listed at least once.
 //!

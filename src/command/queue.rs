@@ -1,3 +1,5 @@
+//! `FAIRLOCK.QUEUE`: the waiters in order. A replica shows what is in its keys, and no waiter as blocked.
+
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Presence};
 use crate::server::docs::{Docs, Keys};

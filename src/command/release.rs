@@ -1,3 +1,6 @@
+//! `FAIRLOCK.RELEASE`: gives up one hold, or with ALL every hold. NOTHELD, and nothing changed, if the owner is not the
+//! holder, or holds the lock by another token than TOKEN.
+
 use crate::lock::GiveUp;
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};

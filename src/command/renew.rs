@@ -1,3 +1,6 @@
+//! `FAIRLOCK.RENEW`: starts the holder's lease anew. The reply is the lease now set: the one asked for, or that of the
+//! lock's session if it is longer.
+
 use crate::config;
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Reply};

@@ -52,6 +52,9 @@ impl<S: State> Step<'_, S> {
     /// Takes the lock if `ask.owner` can have it now: it holds the lock already; or the holders tolerate it and
     /// no live waiter is ahead. Else the owner waits as it asked to: it joins the queue, or keeps its place there. If
     /// another request of the same owner is blocked, this one takes its place over.
+    ///
+    /// # Errors
+    /// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`], [`Refusal::OtherLimit`], [`Refusal::QueueFull`].
     pub fn ask(&mut self, ask: &Ask<'_>) -> Result<Outcome, Refusal> {
         if let Some(token) = self.acquire(ask)? {
             return Ok(Outcome::Acquired(token));

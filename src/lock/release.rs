@@ -40,6 +40,10 @@ impl<S: State> Step<'_, S> {
 
     /// Gives up one hold, or all of them. Returns the holds that remain; 0 means that the owner no longer holds the
     /// lock, and every waiter that can have the lock has been served.
+    ///
+    /// # Errors
+    /// [`Refusal::NotHeld`], [`Refusal::OtherToken`];
+    /// [`Refusal::NotALock`].
     pub fn release(&mut self, request: &GiveUp<'_>) -> Result<i64, Refusal> {
         self.drop_ended(None);
         let count = match self.state.holds(request.owner) {
@@ -89,6 +93,9 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Sets the holder's lease anew. Returns the lease now set.
+    ///
+    /// # Errors
+    /// [`Refusal::NotHeld`] if `owner` does not hold the lock; [`Refusal::NotALock`].
     pub fn renew(&mut self, owner: &[u8], lease: Millis) -> Result<Millis, Refusal> {
         self.drop_ended(None);
         match self.state.holds(owner) {
@@ -101,6 +108,9 @@ impl<S: State> Step<'_, S> {
 
     /// Takes the lock from its holders, or only from `owner`; a lock without a lease only by force. Returns whether
     /// anyone held it.
+    ///
+    /// # Errors
+    /// [`Refusal::NotALock`], [`Refusal::NoLease`].
     pub fn break_lock(&mut self, owner: Option<&[u8]>, force: bool) -> Result<bool, Refusal> {
         self.drop_ended(None);
         let held = match owner {

@@ -77,6 +77,10 @@ pub enum Unlocked {
 impl<S: State> Step<'_, S> {
     /// Takes the lock if it is free and no living waiter is ahead, or if the owner holds it already; else
     /// waits, if the script does.
+    ///
+    /// # Errors
+    /// [`Refusal::MemoryFull`], [`Refusal::NotALock`], [`Refusal::HoldsOverflow`]; nothing has
+    /// changed then.
     pub fn try_lock(&mut self, call: &TryLock<'_>) -> Result<Tried, Refusal> {
         self.drop_ended(Some(call.owner));
         let holds = match self.state.holds(call.owner) {
@@ -235,6 +239,9 @@ impl<S: State> Step<'_, S> {
 
     /// Gives up one hold. If it was the owner's last one, the owner no longer holds the lock, and the head's turn has
     /// started if it can have the lock.
+    ///
+    /// # Errors
+    /// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`]; nothing has changed then.
     pub fn unlock(
         &mut self,
         owner: &[u8],
@@ -280,6 +287,9 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Frees the lock from all its holders. Returns whether it was held; if not, this script wakes no waiter.
+    ///
+    /// # Errors
+    /// [`Refusal::NotALock`]; nothing has changed then.
     pub fn force_unlock(&mut self, client: Wall) -> Result<bool, Refusal> {
         self.drop_ended(None);
         let held = self.state.is_held();

@@ -64,6 +64,10 @@ pub fn require_own_queue(ctx: &Ctx, lock: &[u8]) -> Result<(), Error> {
 }
 
 /// Takes one step on a lock in the selected database: `decide` calls the rules, then their events are carried out.
+///
+/// # Errors
+/// What `decide` returns; [`Error::WRONG_TYPE`] if a key of the lock holds something else,
+/// [`Error::REPLICA`] at a replica, [`Error::INSIDE_STEP`].
 pub fn step<T>(
     ctx: &Ctx,
     lock: &[u8],
