@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use fairlock_testing::redisson::{Answer, Driver, each_release};
-use fairlock_testing::{Client, wait_until};
+use fairlock_testing::{Client, lua, wait_until};
 
 use crate::interception::Interception;
 
@@ -26,12 +26,8 @@ fn each_pair(settings: &[&str], test: impl Fn(&mut Client, &[Driver; 2])) {
 
 /// How many wait for a lock.
 fn waiting(client: &mut Client, lock: &str) -> i64 {
-    let name = if lock.contains('{') {
-        lock.to_owned()
-    } else {
-        format!("{{{lock}}}")
-    };
-    client.int(&format!("LLEN redisson_lock_queue:{name}"))
+    let [_, queue, ..] = lua::keys(lock);
+    client.int(&format!("LLEN {queue}"))
 }
 
 /// Waits until a lock has this many waiters.

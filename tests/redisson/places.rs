@@ -14,8 +14,6 @@ use crate::interception::Interception;
 /// Long enough for a client that comes at once.
 const TURN: Duration = Duration::from_secs(1);
 const USUAL_TURN: Duration = Duration::from_secs(5);
-/// Long enough for a living client on a busy machine.
-const AMPLE_TURN: Duration = Duration::from_secs(3);
 /// No test waits for its end.
 const LONG_TURN: Duration = Duration::from_mins(1);
 /// A lease that is not over before all wait, in milliseconds.
@@ -111,80 +109,6 @@ fn a_waiter_outlives_its_patience() {
         hand.waits(["next"]);
         let is_first = hand.queue() == "[waiter, next]";
         assert_eq!(is_first, interception.is_on());
-    });
-}
-
-#[test]
-fn a_waiter_that_joins_during_a_turn_keeps_its_place() {
-    each(AMPLE_TURN, |_, _, hand| {
-        hand.takes("jvm:101");
-        hand.waits(["jvm:102"]);
-        hand.unlock("jvm:101");
-        hand.waits(["jvm:103"]);
-        hand.takes("jvm:102");
-        // An acquisition subtracts the owner's patience from the deadlines behind it.
-        pass(&mut hand.client, AMPLE_TURN * 3 / 2);
-        hand.waits(["jvm:104"]);
-        assert_eq!(hand.queue(), "[jvm:103, jvm:104]");
-    });
-}
-
-#[test]
-fn a_waiter_behind_a_blocked_one_keeps_its_place() {
-    each(USUAL_TURN, |interception, server, hand| {
-        hand.takes("jvm:101");
-        for (owner, patience) in [
-            ("jvm:102", 600_000),
-            ("jvm:103", 900_000),
-            ("jvm:104", 1_200_000),
-        ] {
-            assert_ne!(hand.lock(owner, patience), ACQUIRED);
-        }
-        let blocked = server.block("FAIRLOCK.ACQUIRE k blocked PATIENCE 300000");
-        assert_ne!(hand.lock("jvm:105", 600_000), ACQUIRED);
-        let everybody = "[jvm:102, jvm:103, jvm:104, blocked, jvm:105]";
-        assert_eq!(hand.queue(), everybody);
-        let next = [
-            ("jvm:101", "jvm:102", 600_000),
-            ("jvm:102", "jvm:103", 900_000),
-            ("jvm:103", "jvm:104", 1_200_000),
-        ];
-        for (holder, next, patience) in next {
-            hand.unlock(holder);
-            assert_eq!(hand.lock(next, patience), ACQUIRED);
-        }
-        assert_eq!(hand.queue(), "[blocked, jvm:105]");
-        hand.unlock("jvm:104");
-        assert!(blocked.int() > 0);
-        assert_eq!(hand.queue(), "[jvm:105]");
-        if interception.is_on() {
-            let left = hand.patience_left("jvm:105");
-            assert!(left > 0, "{left}");
-        }
-    });
-}
-
-/// What `tryLock(5, SECONDS)` without a lease passes, in milliseconds.
-const SECONDS_AS_MILLISECONDS: u64 = 5;
-
-#[test]
-fn a_waiter_whose_seconds_are_passed_as_milliseconds_keeps_its_place() {
-    each(LONG_TURN, |_, _, hand| {
-        hand.takes("jvm:1");
-        for owner in ["jvm:2", "jvm:3", "jvm:4"] {
-            assert_ne!(hand.lock(owner, SECONDS_AS_MILLISECONDS), ACQUIRED);
-        }
-        hand.unlock("jvm:1");
-        // In its client's way to the server.
-        pass(&mut hand.client, TURN / 10);
-        assert_ne!(hand.lock("jvm:3", SECONDS_AS_MILLISECONDS), ACQUIRED);
-        assert_eq!(hand.queue(), "[jvm:2, jvm:3, jvm:4]");
-        assert_eq!(hand.lock("jvm:2", SECONDS_AS_MILLISECONDS), ACQUIRED);
-        hand.unlock("jvm:2");
-        pass(&mut hand.client, TURN / 10);
-        assert_ne!(hand.lock("jvm:5", SECONDS_AS_MILLISECONDS), ACQUIRED);
-        assert_eq!(hand.lock("jvm:3", SECONDS_AS_MILLISECONDS), ACQUIRED);
-        assert_eq!(hand.queue(), "[jvm:4, jvm:5]");
     });
 }
 
