@@ -6,6 +6,7 @@
 
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use fairlock_testing::{paths, server};
 
@@ -70,28 +71,12 @@ fn the_packages_do_so_by_scripts_and_with_ioredis_too() {
 }
 
 #[test]
-fn the_python_package_does_what_is_usual_in_python() {
-    suite("python");
-}
-
-#[test]
-fn the_typescript_package_does_what_is_usual_in_typescript() {
-    suite("typescript");
-}
-
-#[test]
-fn the_java_package_does_what_is_usual_in_java() {
-    suite("java");
-}
-
-#[test]
-fn the_go_package_does_what_is_usual_in_go() {
-    suite("go");
-}
-
-#[test]
-fn the_rust_package_does_what_is_usual_in_rust() {
-    suite("rust");
+fn each_package_does_what_is_usual_in_its_language() {
+    thread::scope(|scope| {
+        for language in LANGUAGES {
+            scope.spawn(move || suite(language));
+        }
+    });
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every command goes to the node of its lock's key, and finds all of the lock there.
+//! Every command goes to the node of its lock's key.
 
 use fairlock_testing::cluster::Cluster;
 use fairlock_testing::commands::{SCRIPTS, calls_of_a_lock, on};
@@ -42,24 +42,4 @@ fn a_replica_shows_the_lock_to_those_who_ask_it_to_and_sends_others_to_its_maste
     reader.assert_start("FAIRLOCK.QUEUE orders", "[[b, polling, ");
     reader.assert_start("FAIRLOCK.INFO orders", "[owner, a, ");
     reader.assert_reply("FAIRLOCK.ACQUIRE orders b ENQUEUE", &moved);
-}
-
-#[test]
-fn all_keys_of_a_lock_are_in_the_slot_of_its_name() {
-    // No token is ahead of the clock, and kept.
-    let cluster = Cluster::start(3, 0, &["--fairlock.clock-skew", "0"]);
-    let plain: Vec<String> = (0..3).map(|node| cluster.lock_of(node)).collect();
-    let tagged = ["{a}", "a{b}c", "{user}:1", "x{y}{z}", "a{b}}"].map(str::to_owned);
-    for lock in plain.iter().chain(&tagged) {
-        let mut client = cluster.masters[cluster.home(lock)].connect();
-        let token = client.int(&format!("FAIRLOCK.ACQUIRE {lock} a"));
-        let ask = format!("FAIRLOCK.ACQUIRE {lock} b ENQUEUE");
-        client.assert_start(&ask, "[1, ");
-        // Lock, queue and deadlines.
-        let count = format!("CLUSTER COUNTKEYSINSLOT {}", cluster.slot(lock));
-        client.assert_reply(&count, "3");
-        client.assert_reply(&format!("FAIRLOCK.RELEASE {lock} a"), "0");
-        assert!(client.int(&ask) > token);
-        client.run("FLUSHALL");
-    }
 }

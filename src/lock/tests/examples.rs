@@ -46,23 +46,6 @@ fn after(mut world: World, actions: &[Action]) -> World {
 }
 
 #[test]
-fn an_owner_that_asks_for_more_after_its_turn_keeps_its_place() {
-    let [holds, leaves, waits] = [0, 1, 2];
-    let steps = [
-        Action::Acquire(request(holds, Wait::Try, 2)),
-        Action::Acquire(request(leaves, Wait::Try, 2)),
-        Action::Acquire(request(waits, Wait::Poll, 2)),
-        Action::Release(leaves, 0, None, false),
-        Action::Late,
-        Action::Late,
-        Action::Late,
-        Action::Acquire(request(waits, Wait::Poll, 1)),
-    ];
-    let world = after(World::new(&BLOCKING), &steps);
-    assert!(world.oracle.queued(waits).is_some());
-}
-
-#[test]
 fn a_score_that_another_client_has_set_far_off_is_set_right_and_a_blocked_waiters_not_too_often() {
     let steps = [
         Action::Acquire(request(0, Wait::Try, 1)),
