@@ -148,18 +148,6 @@ fn without_votes<T>(cluster: &Cluster, home: usize, body: impl FnOnce() -> T) ->
     one.while_stopped(|| other.while_stopped(body))
 }
 
-#[test]
-fn a_killed_master_costs_no_place() {
-    let (cluster, scene, home) = with_scene();
-    cluster.masters[home].signal("KILL");
-    let new = &cluster.replicas[home];
-    wait_until("the replica is the master", || is_master(new));
-    for waiter in scene.blocked {
-        waiter.assert_start("(error) ");
-    }
-    goes_on(new, scene.token);
-}
-
 /// A node that knows the cluster to be down lets its clients go, and takes none of their places. It hands no lock on
 /// either: another node may be doing that by now.
 #[test]
