@@ -11,13 +11,12 @@ use fairlock_testing::{Server, server, setting};
 use crate::actor::{GOING_OVER, start};
 use crate::checker::{self, Kind, Violation};
 use crate::guarantees::{alone, nothing};
-use crate::harm::{Disk, Harmer};
+use crate::harm::Harmer;
 use crate::history::{Harm, History, Recorder};
-use crate::plan::{Plan, Scene, plan};
-use crate::round::{self, BUSY, CLIENTS, LAST_WAIT, LOCKS};
+use crate::plan::{Disk, Plan, plan};
+use crate::round::{self, BUSY, LAST_WAIT};
 use crate::witness;
 use crate::world::World;
-use crate::written::Title;
 
 /// The length of a turn in the scripts, in milliseconds.
 const TURN: u64 = 5000;
@@ -54,7 +53,7 @@ fn round(intercepts: Option<&str>, seed: u64, milliseconds: u64) -> Vec<Violatio
         turn: TURN * 1000,
         ..History::default()
     });
-    let world = Arc::new(World::new(recorder, BUSY, CLIENTS, LOCKS));
+    let world = Arc::new(World::new(recorder, BUSY));
     world.set_module(false);
     let witness = witness::start(&world);
     let mut harmer = Harmer::new(Arc::clone(&world), Disk::Always, master, None);
@@ -71,13 +70,8 @@ fn round(intercepts: Option<&str>, seed: u64, milliseconds: u64) -> Vec<Violatio
     harmer.carry_out(&faults(seed + 1000, milliseconds, kills));
     round::finish(&world, threads, LAST_WAIT);
     witness.join().expect("no panic in the witness");
-    let title = Title::new(
-        harmer.master(),
-        &format!("scripts-{}", intercepts.unwrap_or("only")),
-        seed,
-        2 * milliseconds,
-    );
-    round::verdict(&world, harmer.master(), &title, |history| {
+    let run = format!("scripts-{}-{seed}", intercepts.unwrap_or("only"));
+    round::verdict(&world, harmer.master(), &run, |history| {
         let granted = history.calls.iter().filter(|call| call.is_granted());
         assert!(granted.count() > 100);
         let mut found = checker::check(history);
@@ -87,13 +81,7 @@ fn round(intercepts: Option<&str>, seed: u64, milliseconds: u64) -> Vec<Violatio
 }
 
 fn faults(seed: u64, milliseconds: u64, kills: bool) -> Plan {
-    let scene = Scene {
-        clients: CLIENTS,
-        locks: LOCKS,
-        pair: false,
-        aof: true,
-    };
-    let mut plan = plan(seed, scene, milliseconds);
+    let mut plan = plan(seed, Disk::Always, milliseconds);
     plan.retain(|(_, (harm, _))| match harm {
         Harm::Kill { .. } => kills,
         Harm::ClockStep { .. }

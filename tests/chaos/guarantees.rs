@@ -7,7 +7,7 @@ use fairlock_testing::setting;
 
 use crate::actor::fetch_scripts;
 use crate::checker::Violation;
-use crate::harm::Disk;
+use crate::plan::Disk;
 use crate::round;
 
 /// Milliseconds that a round takes besides its plan, about.

@@ -10,29 +10,9 @@ use fairlock_testing::resp::Reply;
 use fairlock_testing::{Server, have_changed_roles, wait_until};
 
 use crate::history::{Harm, Micros, Part};
-use crate::plan::{Act, OPTIONS, Plan};
+use crate::plan::{Act, Disk, OPTIONS, Plan};
 use crate::wire::Wire;
 use crate::world::{World, key, lock_name, owner};
-
-/// What a server keeps on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disk {
-    /// Every write, before its reply.
-    Always,
-    /// What the last snapshot has.
-    Snapshots,
-    /// Nothing: the replica has it.
-    Replica,
-}
-
-impl Disk {
-    pub fn options(self) -> &'static [&'static str] {
-        match self {
-            Self::Always => &["--appendonly", "yes", "--appendfsync", "always"],
-            Self::Snapshots | Self::Replica => &[],
-        }
-    }
-}
 
 /// A connection that the server still takes for open, and until when.
 struct HalfOpen {
@@ -112,7 +92,6 @@ impl Harmer {
                 }
             }
             Harm::HalfOpen { client } => return self.cut(client, ms),
-            Harm::SlowReader { client } => self.world.slow_down(client, ms),
             Harm::ClockStep { seconds } => return self.set_clock(seconds),
             Harm::FlushAll => self.order(&["FLUSHALL"]),
             Harm::Delete { lock, key } => self.order(&["DEL", &key_of(lock, key)]),

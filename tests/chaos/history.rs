@@ -4,17 +4,12 @@
 //! client is a number, and it is the owner of that number too: it has one request at a time.
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
 
 /// Microseconds since the round began.
 pub type Micros = u64;
-
-/// Microseconds of a duration.
-pub fn micros(duration: Duration) -> Micros {
-    u64::try_from(duration.as_micros()).expect("not that long")
-}
 
 /// How a client asks for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -104,8 +99,6 @@ pub struct Call {
     /// After the reply was read.
     #[serde(rename = "to")]
     pub answered: Micros,
-    /// How long before that the client did not read.
-    pub unread: Micros,
     #[serde(flatten)]
     pub answer: Answer,
 }
@@ -133,10 +126,6 @@ pub enum Harm {
     },
     /// The client has lost its connection, and the server does not know until the fault ends.
     HalfOpen {
-        client: usize,
-    },
-    /// The client does not read for a while.
-    SlowReader {
         client: usize,
     },
     /// The server's wall clock was set, by these seconds.
@@ -241,7 +230,7 @@ impl Recorder {
 
     /// Now.
     pub fn now(&self) -> Micros {
-        micros(self.began.elapsed())
+        u64::try_from(self.began.elapsed().as_micros()).expect("not that long")
     }
 
     pub fn call(&self, call: Call) {

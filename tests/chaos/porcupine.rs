@@ -8,18 +8,18 @@ use fairlock_testing::needs_only_rust;
 
 use crate::checker::{Kind, Violation};
 use crate::history::History;
-use crate::written::{Title, write};
+use crate::written::write;
 
 /// What it exits with if it has come to no end in time.
 const UNDECIDED: i32 = 3;
 
 /// What was found, and what Porcupine finds besides, where there may be Go to build it with. A history in which
 /// anything was found is kept, and so is one that is wanted; its path is printed.
-pub fn judge(history: &History, mut found: Vec<Violation>, title: &Title) -> Vec<Violation> {
+pub fn judge(history: &History, mut found: Vec<Violation>, run: &str) -> Vec<Violation> {
     let wanted = std::env::var_os("CHAOS_HISTORY").map(PathBuf::from);
     let folder = wanted.as_deref();
     let folder = folder.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")));
-    let path = write(history, &found, title, folder);
+    let path = write(history, &found, run, folder);
     if !needs_only_rust() {
         let (output, text) = said(Command::new(program()).arg(&path));
         println!("{text}");
@@ -66,7 +66,7 @@ mod tests {
     /// Which of the histories are refused.
     fn refused(histories: &[History]) -> Vec<bool> {
         let folder = tempfile::tempdir().expect("a folder");
-        let written = |history| write(history, &[], &Title::default(), folder.path());
+        let written = |history| write(history, &[], "broken", folder.path());
         let paths: Vec<PathBuf> = histories.iter().map(written).collect();
         let (_, text) = said(Command::new(program()).args(&paths));
         let verdict = |path: &PathBuf| {

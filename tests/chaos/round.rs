@@ -9,17 +9,13 @@ use fairlock_testing::{Server, follow};
 
 use crate::actor::{self, KINDS, LEASE, SCRIPTED};
 use crate::checker::{self, Kind, Violation};
-use crate::harm::{Disk, Harmer};
+use crate::harm::Harmer;
 use crate::history::{Answer, EXCLUSIVE, History, Recorder, Request};
-use crate::plan::{Scene, plan};
+use crate::plan::{Disk, plan};
 use crate::porcupine;
 use crate::witness;
 use crate::world::{Load, World, command};
-use crate::written::Title;
 
-/// As many of each kind.
-pub const CLIENTS: usize = 36;
-pub const LOCKS: usize = 4;
 /// The length of a turn, in milliseconds.
 const TURN: u64 = 3000;
 /// How long clients may still wait at the end: for holders that died, each with a lease, and for waiters that died,
@@ -43,35 +39,33 @@ pub fn run(disk: Disk, seed: u64, milliseconds: u64) -> Vec<Violation> {
         follow(&replica, &master);
         replica
     });
-    let scene = Scene {
-        clients: CLIENTS,
-        locks: LOCKS,
-        pair: replica.is_some(),
-        aof: disk == Disk::Always,
-    };
     let recorder = Recorder::new(History {
         scripted: (0..SCRIPTED).collect(),
         turn: TURN * 1000,
         ..History::default()
     });
-    let world = Arc::new(World::new(recorder, BUSY, CLIENTS, LOCKS));
+    let world = Arc::new(World::new(recorder, BUSY));
     let witness = witness::start(&world);
     let mut harmer = Harmer::new(Arc::clone(&world), disk, master, replica);
     let threads = actor::start(&KINDS, &world, seed);
-    harmer.carry_out(&plan(seed, scene, milliseconds));
+    harmer.carry_out(&plan(seed, disk, milliseconds));
     finish(&world, threads, LAST_WAIT);
     witness.join().expect("no panic in the witness");
     let left = left_behind(&world, harmer.master());
     world.recorder.with(|history| history.left_behind = left);
-    let title = Title::new(harmer.master(), &format!("{disk:?}"), seed, milliseconds);
-    verdict(&world, harmer.master(), &title, checker::check)
+    verdict(
+        &world,
+        harmer.master(),
+        &format!("{disk:?}-{seed}"),
+        checker::check,
+    )
 }
 
 /// What is found in the history of a round that is over.
 pub fn verdict(
     world: &World,
     server: &Server,
-    title: &Title,
+    run: &str,
     check: impl FnOnce(&History) -> Vec<Violation>,
 ) -> Vec<Violation> {
     let history = world.recorder.with(std::mem::take);
@@ -80,7 +74,7 @@ pub fn verdict(
     if server.log().contains("BUG REPORT") {
         found.push(Violation::said(Kind::Crash, "BUG REPORT"));
     }
-    porcupine::judge(&history, found, title)
+    porcupine::judge(&history, found, run)
 }
 
 /// Lets all clients finish; a client that waits for too long is cut off, and says so.

@@ -1,7 +1,7 @@
 //! What clients, observers and the fault injector share.
 
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,24 +24,20 @@ pub struct Load {
     pub look: u64,
 }
 
-/// What others can do to a client.
-#[derive(Debug, Default)]
-struct Reins {
-    handle: Mutex<Option<Handle>>,
-    /// Milliseconds for which it does not read its next reply.
-    slow: AtomicU64,
-}
+/// As many of each kind.
+pub const CLIENTS: usize = 36;
+pub const LOCKS: usize = 4;
 
 /// The shared world.
 pub struct World {
     pub recorder: Recorder,
     pub load: Load,
-    pub locks: usize,
     /// Where the master is.
     port: AtomicU16,
     /// Its process.
     server: AtomicU32,
-    reins: Vec<Reins>,
+    /// By which others can do something to a client.
+    handles: Vec<Mutex<Option<Handle>>>,
     /// Seconds that the server's wall clock is ahead.
     ahead: AtomicI64,
     /// The master has the module.
@@ -53,23 +49,18 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(recorder: Recorder, load: Load, clients: usize, locks: usize) -> Self {
+    pub fn new(recorder: Recorder, load: Load) -> Self {
         Self {
             recorder,
             load,
-            locks,
             port: AtomicU16::new(0),
             server: AtomicU32::new(0),
             ahead: AtomicI64::new(0),
-            reins: (0..clients).map(|_| Reins::default()).collect(),
+            handles: (0..CLIENTS).map(|_| Mutex::default()).collect(),
             has_module: AtomicBool::new(true),
             over: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         }
-    }
-
-    pub fn clients(&self) -> usize {
-        self.reins.len()
     }
 
     /// From now on this is the master.
@@ -120,8 +111,8 @@ impl World {
     pub fn close(&self) {
         self.end();
         self.closing.store(true, Ordering::SeqCst);
-        for reins in &self.reins {
-            if let Some(handle) = &*reins.handle.lock().expect("no panic elsewhere") {
+        for client in 0..CLIENTS {
+            if let Some(handle) = &*self.handle_of(client) {
                 handle.close();
             }
         }
@@ -139,10 +130,7 @@ impl World {
     }
 
     fn handle_of(&self, client: usize) -> MutexGuard<'_, Option<Handle>> {
-        self.reins[client]
-            .handle
-            .lock()
-            .expect("no panic elsewhere")
+        self.handles[client].lock().expect("no panic elsewhere")
     }
 
     /// Connects one of the clients.
@@ -165,16 +153,6 @@ impl World {
     /// Cuts a client's connection off, see [`Handle::cut`].
     pub fn cut(&self, client: usize) -> Option<TcpStream> {
         self.handle_of(client).take().map(Handle::cut)
-    }
-
-    /// The client delays reading its next reply by these milliseconds.
-    pub fn slow_down(&self, client: usize, ms: u64) {
-        self.reins[client].slow.store(ms, Ordering::SeqCst);
-    }
-
-    /// For how long the client is not to read now.
-    pub fn slowness(&self, client: usize) -> Duration {
-        Duration::from_millis(self.reins[client].slow.swap(0, Ordering::SeqCst))
     }
 }
 

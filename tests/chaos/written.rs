@@ -1,37 +1,19 @@
-//! Histories as files: JSON lines, for Porcupine and for people. The first says what run it was, and what was found;
-//! then every call, fault, sight and stall in the order in which they ended.
+//! Histories as files: JSON lines, for Porcupine and for people. The first says what was found; then every call, fault,
+//! sight and stall in the order in which they ended.
 //!
 //! A file appears under its name when it is complete, and no name is given twice: many runs can write to one folder.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use fairlock_testing::Server;
 use serde::Serialize;
 
 use crate::checker::Violation;
 use crate::history::{Call, Fault, History, Micros, Sight, Stall};
 
-/// What the first line says of a run.
-#[derive(Default, Serialize)]
-pub struct Title {
-    /// Name and version.
-    server: String,
-    /// Which kind of run it was.
-    suite: String,
-    seed: u64,
-    /// How long faults were injected.
-    milliseconds: u64,
-}
-
 #[derive(Serialize)]
-struct First<'h> {
-    #[serde(flatten)]
-    title: &'h Title,
+struct First {
     found: Vec<String>,
-    left_behind: &'h [String],
-    scripted: &'h [usize],
-    turn: Micros,
     resumed: bool,
 }
 
@@ -56,44 +38,23 @@ impl Event {
     }
 }
 
-impl Title {
-    pub fn new(server: &Server, suite: &str, seed: u64, milliseconds: u64) -> Self {
-        let valkey = server.info("server", "valkey_version");
-        let server = if valkey.is_empty() {
-            format!("redis-{}", server.info("server", "redis_version"))
-        } else {
-            format!("valkey-{valkey}")
-        };
-        Self {
-            server,
-            suite: suite.to_lowercase(),
-            seed,
-            milliseconds,
-        }
-    }
-}
-
-/// Writes a history into a folder; where it is.
-pub fn write(history: &History, found: &[Violation], title: &Title, folder: &Path) -> PathBuf {
+/// Writes a history of a run of this name into a folder; where it is.
+pub fn write(history: &History, found: &[Violation], run: &str, folder: &Path) -> PathBuf {
     std::fs::create_dir_all(folder).expect("the folder of the histories");
-    let prefix = format!("chaos-{}-{}-{}-", title.suite, title.server, title.seed);
+    let prefix = format!("chaos-{run}-");
     let mut named = tempfile::Builder::new();
     let named = named.prefix(&prefix).suffix(".part").tempfile_in(folder);
     let mut file = named.expect("a file beside the other histories");
-    let text = text(history, found, title);
-    file.write_all(text.as_bytes()).expect("written");
+    file.write_all(text(history, found).as_bytes())
+        .expect("written");
     let path = file.path().with_extension("jsonl");
     file.persist_noclobber(&path).expect("a new name");
     path
 }
 
-fn text(history: &History, found: &[Violation], title: &Title) -> String {
+fn text(history: &History, found: &[Violation]) -> String {
     let first = First {
-        title,
         found: found.iter().map(|found| format!("{found:?}")).collect(),
-        left_behind: &history.left_behind,
-        scripted: &history.scripted,
-        turn: history.turn,
         resumed: history.resumed,
     };
     let mut events: Vec<Event> = history.calls.iter().cloned().map(Event::Call).collect();

@@ -29,7 +29,7 @@ type line struct {
 	Call, Way, Answer, Fault, Key string
 	Client                        *int
 	Lock                          int
-	From, To, Unread              int64
+	From, To                      int64
 	Lease, Token, Seconds         int64
 	Session, Once, Resumed        bool
 	Limit                         uint64

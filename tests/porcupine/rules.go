@@ -85,7 +85,7 @@ func (e *step) granted(s *state) bool {
 	}
 	held = isSame || held && isUnknown
 	is := owner{certain: !s.ghosts[e.client].waits, token: token, holds: 1, session: e.Session}
-	is.from = max(e.From, e.To-e.Unread-e.drift(e.From, e.To, 1)-underWay)
+	is.from = max(e.From, e.To-e.drift(e.From, e.To, 1)-underWay)
 	is.lease, is.until = e.Lease, e.To+e.Lease
 	switch isAgain := isSame || e.certainly(was); {
 	case s.isDoubtful(e.client) && !isSame || s.ghosts[e.client].waits || held && (!isAgain || was.holds == 0):

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::{Actor, Fate, Over, acquired, done, strs};
 use crate::history::{Answer, Request, Way};
-use crate::world::lock_name;
+use crate::world::{LOCKS, lock_name};
 
 /// One attempt.
 pub fn run(actor: &mut Actor) -> Result<(), Over> {
-    let lock = actor.begin(actor.world.locks);
+    let lock = actor.begin(LOCKS);
     let (fate, lease) = actor.fate();
     let session = actor.dice.one_in(4);
     let wait = actor.dice.one_in(4).then(|| 1 + actor.dice.u64(..300));

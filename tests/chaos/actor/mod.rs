@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::history::{ANY, Answer, Call, EXCLUSIVE, Limit, Request, Way, micros};
+use crate::history::{ANY, Answer, Call, EXCLUSIVE, Limit, Request, Way};
 use crate::wire::{Gone, Wire};
-use crate::world::{World, lock_name, owner};
+use crate::world::{CLIENTS, LOCKS, World, lock_name, owner};
 
 pub use scripted::fetch_scripts;
 
@@ -97,7 +97,7 @@ pub fn start(kinds: &[Kind], world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()
     let start = |number| {
         let (run, shares) = kinds[number % kinds.len()];
         let mut dice = Dice::new(seed, number);
-        let limits = (0..world.locks).map(|_| {
+        let limits = (0..LOCKS).map(|_| {
             if shares {
                 dice.pick(&[ANY, ANY, 2, 3])
             } else {
@@ -116,7 +116,7 @@ pub fn start(kinds: &[Kind], world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()
         };
         thread::spawn(move || while !actor.world.is_over() && run(&mut actor).is_ok() {})
     };
-    let mut threads: Vec<_> = (0..world.clients()).map(start).collect();
+    let mut threads: Vec<_> = (0..CLIENTS).map(start).collect();
     let world = Arc::clone(world);
     threads.push(thread::spawn(move || observer::run(&world)));
     threads
@@ -195,9 +195,7 @@ impl Actor {
     ) -> Result<Answer, Over> {
         self.wire()?;
         let invoked = self.world.recorder.now();
-        let unread = self.world.slowness(self.number);
-        let reply = self.exchange(words, unread);
-        let answer = if let Ok(reply) = reply {
+        let answer = if let Ok(reply) = self.exchange(words) {
             read(reply)
         } else {
             self.wire = None;
@@ -222,7 +220,6 @@ impl Actor {
             request,
             invoked,
             answered,
-            unread: micros(unread),
             answer: answer.clone(),
         });
         if answer == Answer::Never {
@@ -249,14 +246,10 @@ impl Actor {
         }
     }
 
-    fn exchange(&mut self, words: &[&str], unread: Duration) -> Result<Reply, Gone> {
+    fn exchange(&mut self, words: &[&str]) -> Result<Reply, Gone> {
         let words = self.words(words);
         let wire = self.wire.as_mut().ok_or(Gone)?;
-        wire.send(&strs(&words))?;
-        if !unread.is_zero() {
-            thread::sleep(unread);
-        }
-        wire.reply()
+        wire.ask(&strs(&words))
     }
 
     /// Closes the connection, and says so.
@@ -269,7 +262,6 @@ impl Actor {
             request: Request::Close,
             invoked: now,
             answered: now,
-            unread: 0,
             answer: Answer::Done,
         });
         self.wire = None;

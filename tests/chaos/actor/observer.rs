@@ -7,7 +7,7 @@ use fairlock_testing::resp::Reply;
 
 use crate::history::{Micros, Sight};
 use crate::wire::{Gone, Wire};
-use crate::world::{World, client_of, key, lock_name};
+use crate::world::{LOCKS, World, client_of, key, lock_name};
 
 /// Looks at one lock after the other until the round is over.
 pub fn run(world: &World) {
@@ -22,7 +22,7 @@ pub fn run(world: &World) {
 }
 
 fn look(world: &World, wire: &mut Wire) -> Result<(), Gone> {
-    for lock in 0..world.locks {
+    for lock in 0..LOCKS {
         let from = world.recorder.now();
         let (name, queue) = (lock_name(lock), key("queue", lock));
         wire.send(&["MULTI"])?;

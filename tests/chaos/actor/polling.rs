@@ -8,14 +8,14 @@ use super::blocking::hold;
 use super::{Actor, Over, acquired, done, strs};
 use crate::history::{Answer, Request, Way};
 use crate::wire::Gone;
-use crate::world::{key, lock_name};
+use crate::world::{LOCKS, key, lock_name};
 
 /// Milliseconds.
 const PATIENCE: &str = "6000";
 
 /// One attempt.
 pub fn run(actor: &mut Actor) -> Result<(), Over> {
-    let lock = actor.begin(actor.world.locks);
+    let lock = actor.begin(LOCKS);
     let (fate, lease) = actor.fate();
     if let Some(token) = acquire(actor, lock, lease)? {
         hold(actor, lock, token, lease, fate, false)?;

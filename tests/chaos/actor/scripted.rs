@@ -31,7 +31,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
     if needs_only_rust() {
         return polling::run(actor);
     }
-    let lock = actor.begin(SCRIPTED.min(actor.world.locks));
+    let lock = actor.begin(SCRIPTED);
     let (fate, lease) = actor.fate();
     acquire(actor, lock, lease)?;
     let mut ms = actor.dice.u64(..actor.world.load.hold);

@@ -6,11 +6,11 @@ use super::blocking::hold;
 use super::{Actor, LEASE, Over, acquired, done, refused, strs};
 use crate::checker::HALF_A_TRANSACTION;
 use crate::history::{Answer, Request, Way};
-use crate::world::{lock_name, owner};
+use crate::world::{CLIENTS, LOCKS, lock_name, owner};
 
 /// One attempt.
 pub fn run(actor: &mut Actor) -> Result<(), Over> {
-    let lock = actor.begin(actor.world.locks);
+    let lock = actor.begin(LOCKS);
     if actor.dice.one_in(20) {
         return cancel(actor, lock);
     }
@@ -33,7 +33,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
 
 /// Takes another owner, which may be there or not, out of the queue.
 fn cancel(actor: &mut Actor, lock: usize) -> Result<(), Over> {
-    let other = actor.dice.usize(..actor.world.clients());
+    let other = actor.dice.usize(..CLIENTS);
     let words = ["FAIRLOCK.CANCEL", &lock_name(lock), &owner(other)];
     actor.call(lock, Request::Cancel { owner: other }, &words, done)?;
     Ok(())

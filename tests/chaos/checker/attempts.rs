@@ -1,7 +1,7 @@
 //! Requests put together to attempts: a client that waits may have to ask more than once.
 //!
-//! An attempt says since when its place in the queue has certainly been kept. A client that is woken late, reads late
-//! or is refused is back in the queue only when the server has heard of it.
+//! An attempt says since when its place in the queue has certainly been kept. A client that is woken late or is refused
+//! is back in the queue only when the server has heard of it.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,6 @@ pub struct Attempt {
     pub placed_since: Micros,
     /// The last reply.
     pub ended: Micros,
-    /// How long before that the client did not read.
-    pub unread: Micros,
     pub granted: bool,
     /// The token, if it was granted one.
     pub token: Option<i64>,
@@ -76,7 +74,6 @@ impl Followed {
             asked: call.invoked,
             placed_since: call.invoked,
             ended: call.answered,
-            unread: call.unread,
             granted: false,
             token: None,
             protected: matches!(way, Way::Blocked | Way::Polling),
@@ -92,7 +89,7 @@ impl Followed {
     fn step(&mut self, history: &History, call: &Call, lease: Micros) {
         let attempt = &mut self.attempt;
         attempt.lease = attempt.lease.min(lease);
-        (attempt.asked, attempt.ended, attempt.unread) = (call.invoked, call.answered, call.unread);
+        (attempt.asked, attempt.ended) = (call.invoked, call.answered);
         if let Answer::Refused(error) = &call.answer {
             // No server knows more about the client than before.
             self.refused.get_or_insert(call.answered);

@@ -134,7 +134,6 @@ fn call(asked: &str, answer: &str, invoked: Micros, answered: Micros) -> Call {
         request,
         invoked,
         answered,
-        unread: valued("unread=").map_or(0, ms),
         answer,
     }
 }

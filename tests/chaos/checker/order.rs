@@ -70,9 +70,8 @@ fn is_overtaken(history: &History, lock: usize, ahead: &Attempt, behind: &Attemp
     if let (Some(first), Some(second)) = (ahead.token, behind.token) {
         return second < first;
     }
-    let delay = SLACK + ahead.unread + stalled(history, from, to);
-    behind.ended < ahead.ended - ahead.unread
-        && ahead.lease > delay
+    behind.ended < ahead.ended
+        && ahead.lease > SLACK + stalled(history, from, to)
         && !history.faults.iter().any(|fault| {
             fault.is_between(from, to)
                 && (fault.delays() || fault.ends_hold(lock, ahead.client, false))

@@ -31,7 +31,7 @@ fn is_late(history: &History, call: &Call) -> bool {
     else {
         return false;
     };
-    let delay = delayed(history, call.invoked, call.answered) + call.unread;
+    let delay = delayed(history, call.invoked, call.answered);
     let is_answered = !matches!(call.answer, Answer::Lost | Answer::Never);
     is_answered && call.answered - call.invoked > wait + delay + SLACK
 }
@@ -51,10 +51,9 @@ fn lost_grants(part: &Part) -> Vec<Violation> {
     let calls = part.calls.iter().filter(|call| is_blocking(call));
     let lost = calls.filter_map(|call| {
         let first = (part.sights).partition_point(|sight| sight.from < call.invoked);
-        let told = call.answered - call.unread;
         let during = part.sights[first..]
             .iter()
-            .take_while(|sight| sight.to < told);
+            .take_while(|sight| sight.to < call.answered);
         let mut holding = during.filter(|sight| sight.holders.contains(&call.client));
         let seen = holding.next()?;
         let until = disturbed_from(part.history, call, seen.from);

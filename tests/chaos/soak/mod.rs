@@ -19,12 +19,9 @@ use crate::porcupine;
 use crate::round::{LAST_WAIT, finish, left_behind};
 use crate::witness;
 use crate::world::{Load, World};
-use crate::written::Title;
 
 use probe::Row;
 
-const CLIENTS: usize = 24;
-const LOCKS: usize = 4;
 const LOAD: Load = Load {
     think: 160,
     hold: 16,
@@ -46,7 +43,7 @@ fn memory_and_descriptors_stay_where_they_are() {
     let options: Vec<&str> = options.split(' ').collect();
     let server = Server::with(&options);
     let recorder = Recorder::new(history());
-    let world = Arc::new(World::new(recorder, LOAD, CLIENTS, LOCKS));
+    let world = Arc::new(World::new(recorder, LOAD));
     world.set_master(&server);
     let threads = actor::start(&KINDS, &world, setting("CHAOS_SEED").unwrap_or(1));
     let witness = witness::start(&world);
@@ -72,7 +69,6 @@ fn history() -> History {
 fn rows(world: &World, server: &Server, seconds: u64) -> (Vec<Row>, Vec<Violation>) {
     let every = Duration::from_millis((seconds * 1000 / ROWS).max(200));
     let (start, length) = (Instant::now(), Duration::from_secs(seconds));
-    let title = Title::new(server, "soak", 0, seconds * 1000);
     let (mut rows, mut found) = (Vec::new(), Vec::new());
     let (mut begins, mut before) = (start, None);
     while start.elapsed() < length {
@@ -85,7 +81,7 @@ fn rows(world: &World, server: &Server, seconds: u64) -> (Vec<Row>, Vec<Violatio
         println!("{} s: {row:.2?}", start.elapsed().as_secs());
         rows.push(row);
         if let Some((last, its_end)) = before.take() {
-            found.extend(judged(last, &under_way(&history, its_end), &title));
+            found.extend(judged(last, &under_way(&history, its_end)));
         }
         before = Some((history, end));
     }
@@ -107,11 +103,11 @@ fn under_way(history: &History, end: Micros) -> Vec<Call> {
 }
 
 /// Porcupine sees no keys: who holds the lock at the end of a row may be told in the next one.
-fn judged(mut history: History, under_way: &[Call], title: &Title) -> Vec<Violation> {
+fn judged(mut history: History, under_way: &[Call]) -> Vec<Violation> {
     let found = checker::check(&history);
     history.sights.clear();
     history.calls.extend_from_slice(under_way);
-    porcupine::judge(&history, found, title)
+    porcupine::judge(&history, found, "soak")
 }
 
 /// Scripts run natively and as Lua in turn.
