@@ -78,7 +78,7 @@ pub enum Answer {
     Done,
     /// The connection broke before the reply came: it may have been carried out, or not.
     Lost,
-    /// There was no reply when the round was over.
+    /// There was no reply for as long as one waits, or when the round was over.
     Never,
     /// An error.
     Refused(String),

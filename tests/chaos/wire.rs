@@ -12,7 +12,7 @@ use std::time::Duration;
 use fairlock_testing::resp::{Reply, packed};
 
 /// Longest that a reply may take; a waiter that waits longer counts as forgotten.
-const GIVE_UP: Duration = Duration::from_mins(1);
+pub const GIVE_UP: Duration = Duration::from_mins(1);
 
 /// The connection is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::history::{ANY, Answer, Call, EXCLUSIVE, Limit, Request, Way};
-use crate::wire::{Gone, Wire};
+use crate::wire::{GIVE_UP, Gone, Wire};
 use crate::world::{CLIENTS, LOCKS, World, lock_name, owner};
 
 pub use scripted::fetch_scripts;
@@ -195,17 +195,17 @@ impl Actor {
     ) -> Result<Answer, Over> {
         self.wire()?;
         let invoked = self.world.recorder.now();
-        let answer = if let Ok(reply) = self.exchange(words) {
-            read(reply)
-        } else {
-            self.wire = None;
-            if self.world.is_closing() {
-                Answer::Never
-            } else {
+        let reply = self.exchange(words);
+        let answered = self.world.recorder.now();
+        let gave_up = Duration::from_micros(answered - invoked) >= GIVE_UP;
+        let answer = match reply {
+            Ok(reply) => read(reply),
+            Err(Gone) if gave_up || self.world.is_closing() => Answer::Never,
+            Err(Gone) => {
+                self.wire = None;
                 Answer::Lost
             }
         };
-        let answered = self.world.recorder.now();
         // A master that has become a replica is not the master any more.
         if let Answer::Refused(error) = &answer {
             if is_moved(error) {
