@@ -143,7 +143,10 @@ impl<'a> Cursor<'a, '_> {
                 call.only = Some(self.owner(owner)?);
             }
             "PATIENCE" => call.patience = Some(self.millis()?),
-            "SESSION" => call.session = Some(self.session()?),
+            "SESSION" => {
+                self.require_connection("SESSION binds the lock to a connection")?;
+                call.session = Some(self.ctx.client_id());
+            }
             "SHARED" => call.shared = Some(self.limit_of_holders()?),
             "TOKEN" => call.token = Some(self.number(1..=i64::MAX)?),
             "WAIT" => {
@@ -176,12 +179,6 @@ impl<'a> Cursor<'a, '_> {
             return Err(Error::length("owner", LONGEST_OWNER));
         }
         Ok(Cow::Borrowed(owner))
-    }
-
-    /// The connection that a session is to be bound to: the calling one.
-    fn session(&self) -> Result<Connection, Error> {
-        self.require_connection("SESSION binds the lock to a connection")?;
-        Ok(self.ctx.client_id())
     }
 
     fn require_connection(&self, argument: &str) -> Result<(), Error> {

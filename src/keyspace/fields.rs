@@ -2,7 +2,7 @@
 //! the shared-holders key.
 
 use crate::lock::{Holder, Limit, Terms, Wall};
-use crate::server::{Key, Str, decimal, string};
+use crate::server::{Key, Str, string};
 
 use super::number::number;
 
@@ -16,12 +16,7 @@ pub fn hold_count(text: &[u8]) -> Option<i64> {
     number(text).filter(|count| *count >= 1)
 }
 
-/// What the token's field in the lock's hash says of the holder that was admitted last.
-pub fn token_text(holder: &Holder) -> Str {
-    decimal(holder.token)
-}
-
-/// Reads it: an exclusive holder, if it has a token. Its lease is in no field.
+/// What the lock's hash says of an exclusive holder, if it has a token. Its lease is in no field.
 pub fn exclusive(lock: &Key<'_>) -> Option<Holder> {
     let token = token_of(lock)?;
     Some(Holder::new(Terms::UNKNOWN, Wall::default(), token, None))

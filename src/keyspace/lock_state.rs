@@ -12,7 +12,7 @@ use crate::lock::{
 use crate::server::announce::record_event;
 use crate::server::{Access, Kind, decimal};
 
-use super::fields::{TOKEN, hold_count, token_of, token_text};
+use super::fields::{TOKEN, hold_count, token_of};
 use super::number::number;
 use super::open_lock::OpenLock;
 use super::tracked::Line;
@@ -135,7 +135,7 @@ impl State for OpenLock<'_> {
 
     fn admit(&mut self, owner: &[u8], holder: Holder) {
         let name = self.known.named.get(owner);
-        let token = token_text(&holder);
+        let token = decimal(holder.token);
         TOKEN.with(|field| write::take_lock(&mut self.lock, name, field, &token));
         self.given(holder.token);
         if holder.terms.limit.is_exclusive() {

@@ -32,7 +32,7 @@
 //! To add an option that is stored with a hold, say `TAG text`, that INFO shows. In the keys the text may stand behind
 //! what is there already, never in a field of its own: each further field of the lock's hash is an owner to Redisson,
 //! and makes the hash something else than a lock to this module. For an exclusive holder that is the field without a
-//! name, behind the token and a blank (`token_text`, `exclusive`, `read_token` in [`fields`]). Write the blank only
+//! name, behind the token and a blank (`admit`; `exclusive` and `read_token` in [`fields`]). Write the blank only
 //! with a text: a release that does not know the option finds no token there, and the scripts in `clients/lua` no
 //! lock, until they know it, too. For a shared holder it is the end of its entry (`entry`, `read_entry`), which may
 //! contain blanks then. Besides [`fields`]: a field of `lock::Terms`, which take it from the request over the queue to

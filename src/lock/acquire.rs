@@ -3,6 +3,7 @@
 use super::clock::{Millis, Wall};
 use super::event::Event;
 use super::parts::{Holds, Limit, Presence, Refusal, Terms, Ticket, Waiter};
+use super::score;
 use super::state::State;
 use super::step::Step;
 
@@ -157,10 +158,8 @@ impl<S: State> Step<'_, S> {
 
     fn hold_again(&mut self, ask: &Ask<'_>, count: i64) -> Result<i64, Refusal> {
         // An exclusive holder may ask in any way. A shared holder may not change the limit that others rely on.
-        if self
-            .limit_of(ask.owner)
-            .is_some_and(|limit| limit != ask.terms.limit)
-        {
+        let shared = self.state.shared().and_then(|shared| shared.get(ask.owner));
+        if shared.is_some_and(|holder| holder.terms.limit != ask.terms.limit) {
             return Err(Refusal::OtherLimit);
         }
         if !ask.once {
@@ -176,7 +175,10 @@ impl<S: State> Step<'_, S> {
         if let Some(connection) = ask.terms.session {
             self.bind(ask.owner, connection, ask.terms.lease, ask.once);
         }
-        if !ask.keeps_longer_lease || !self.lasts_longer(ask) {
+        // One without an end is longer than any.
+        let end = self.lease_end_of(ask.owner);
+        let lasts_longer = end.is_none_or(|end| end > self.now.after(ask.terms.lease));
+        if !ask.keeps_longer_lease || !lasts_longer {
             self.extend(ask.owner, ask.terms.lease);
         }
         self.state.emit(Event::HeldAgain {
@@ -186,16 +188,11 @@ impl<S: State> Step<'_, S> {
         Ok(token)
     }
 
-    /// Whether more is left of a holder's lease than it asks for. True for a holder without a lease.
-    fn lasts_longer(&mut self, ask: &Ask<'_>) -> bool {
-        let end = self.lease_end_of(ask.owner);
-        end.is_none_or(|end| end > self.now.after(ask.terms.lease))
-    }
-
     /// Sets a holder's lease anew. Returns the lease now set: it is not shorter than that of the holder's
     /// session, which could not renew it in time.
     pub(super) fn extend(&mut self, owner: &[u8], lease: Millis) -> Millis {
-        let lease = lease.max(self.least_lease(owner));
+        let session = self.session_of(owner);
+        let lease = session.map_or(lease, |session| session.lease.max(lease));
         self.set_lease_end(owner, self.now.after(lease));
         lease
     }
@@ -223,7 +220,8 @@ impl<S: State> Step<'_, S> {
             index
         } else {
             let index = self.state.waiting();
-            waiter.score = self.score_of_newcomer(ask.patience);
+            let ahead = score::ahead(self.lease_left(), ask.patience, index);
+            waiter.score = self.now.after(ahead);
             self.state.push(ask.owner, waiter);
             self.state.emit(Event::Enqueued);
             index

@@ -51,7 +51,7 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    fn session_of(&mut self, owner: &[u8]) -> Option<&Session> {
+    pub(super) fn session_of(&mut self, owner: &[u8]) -> Option<&Session> {
         if self.state.shared().is_some() {
             return self.state.shared()?.get(owner)?.session.as_ref();
         }
@@ -118,11 +118,6 @@ impl<S: State> Step<'_, S> {
     fn unbind(&mut self, owner: &Owner, connection: Connection) {
         let owner = Owner::clone(owner);
         self.state.emit(Event::Unbound { connection, owner });
-    }
-
-    /// The least lease that a holder may be given while a connection relies on its hold.
-    pub(super) fn least_lease(&mut self, owner: &[u8]) -> Millis {
-        self.session_of(owner).map_or(0, |session| session.lease)
     }
 
     /// The owner has given up holds, and `left` remain. The connection that gave them up loses as many of its own

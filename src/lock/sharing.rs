@@ -22,11 +22,6 @@ impl<S: State> Step<'_, S> {
         may_join || !self.state.is_held()
     }
 
-    pub(super) fn limit_of(&mut self, owner: &[u8]) -> Option<Limit> {
-        let holder = self.state.shared()?.get(owner)?;
-        Some(holder.terms.limit)
-    }
-
     /// A holder's fencing token; none if it came by a script, or was written into the keys by others.
     pub(super) fn token_of(&mut self, owner: &[u8]) -> Option<i64> {
         match self.state.shared() {

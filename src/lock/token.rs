@@ -28,12 +28,6 @@ pub fn kept(token: i64, now: Now) -> i64 {
     }
 }
 
-/// The greatest token in the keys of one lock that counts for all locks. A server whose clock is ahead of this
-/// one's by the clock skew may have gone on another clock skew ahead of its own clock.
-fn farthest(rules: &Rules, now: Now) -> i64 {
-    ahead(now, rules.clock_skew.saturating_mul(2))
-}
-
 /// A token that is this far ahead of the clock.
 ///
 /// A server that starts goes on behind the token of now: an earlier run may have given all until then, and the clock
@@ -49,7 +43,9 @@ pub fn ahead(now: Now, by: Millis) -> i64 {
 /// locks.
 pub fn greatest_after(greatest: i64, token: i64, rules: &Rules, now: Now) -> i64 {
     let next = greatest.saturating_add(1);
-    if token <= next.max(farthest(rules, now)) {
+    // A server whose clock is ahead of this one's by the clock skew may have gone on another skew ahead of its own.
+    let farthest = ahead(now, rules.clock_skew.saturating_mul(2));
+    if token <= next.max(farthest) {
         greatest.max(token)
     } else {
         greatest

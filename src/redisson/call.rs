@@ -18,15 +18,12 @@ pub struct ScriptCall<'c> {
     pub arguments: Args<'c>,
 }
 
-/// What comes before KEYS: the script and their number.
-const BEFORE_KEYS: usize = 2;
-
 /// What the native form does not cover is `None` here: the script itself must run, and nothing has changed.
 impl<'c> ScriptCall<'c> {
     /// The script, the number of keys, KEYS and ARGV. `None` if the number is not one that a script can have.
     pub fn read(ctx: &'c Ctx, words: Args<'c>) -> Option<Self> {
         let number = usize::try_from(whole(words.get(1)?)?).ok()?;
-        let (_, words) = words.split(BEFORE_KEYS)?;
+        let (_script_and_number, words) = words.split(2)?;
         let (keys, arguments) = words.split(number)?;
         Some(Self {
             ctx,

@@ -1,4 +1,4 @@
-//! The server's events: iterations of the event loop, connections that close, keys that change, databases
+//! The server's events: iterations of the event loop and its timer, connections that close, keys that change, databases
 //! that are flushed or swapped, and changes of the server's role.
 
 use std::cell::Cell;
@@ -27,6 +27,8 @@ pub struct Events {
     /// The event loop is about to wait: after the commands of an iteration, before the replies of
     /// clients that were unblocked in it.
     pub before_sleep: fn(&Ctx),
+    /// The timer of [`start_timer`] rings: in database 0, outside any command.
+    pub timer_rings: fn(&Ctx),
     /// The connection with this id closes. Called from [`follow_connections`] on.
     pub connection_closes: fn(&Ctx, u64),
     /// A key of the context's database was changed from outside the module: class, event and key. The call comes
@@ -149,6 +151,26 @@ pub fn hurry() {
     extern "C" fn nothing(_data: *mut c_void) {}
     // SAFETY: the callback does nothing; that the event loop wakes up for it is all.
     unsafe { api!(EventLoopAddOneShot(Some(nothing), null_mut())) };
+}
+
+/// A timer that has not fired yet.
+pub struct Timer(raw::RedisModuleTimerID);
+
+/// Starts a timer that rings once, after `delay` milliseconds.
+pub fn start_timer(ctx: &Ctx, delay: u64) -> Timer {
+    extern "C" fn ring(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+        if let Some(events) = EVENTS.get() {
+            guard("a timer", || (events.timer_rings)(&Ctx::new(ctx)));
+        }
+    }
+    let delay = i64::try_from(delay).unwrap_or(i64::MAX);
+    // SAFETY: the callback has the signature that the server expects; no data is passed.
+    Timer(unsafe { api!(CreateTimer(ctx.raw, delay, Some(ring), null_mut())) })
+}
+
+pub fn stop_timer(ctx: &Ctx, timer: &Timer) {
+    // SAFETY: an id that is not known any more is refused by the server.
+    unsafe { api!(StopTimer(ctx.raw, timer.0, null_mut())) };
 }
 
 /// Subscribes to one kind of server event. False if the server refuses.

@@ -11,7 +11,7 @@
 //! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
 //! What the server calls:
-//! - [`events`]: the server's events, and which of them the module is told of;
+//! - [`events`]: the server's events, and which of them the module is told of; one timer;
 //! - [`announce`]: what others are told of the module's own changes: replicas, WATCH, subscribers, listeners;
 //! - [`filter`]: command filters, and which database a client has selected;
 //! - [`command`]: registering commands, and their entry;
@@ -24,7 +24,7 @@
 //! - [`cluster`]: which server decides: slots, their migrations, pauses of writes;
 //! - [`info`]: the module's section of INFO, and the server's own;
 //! - [`scan`]: walks over keys;
-//! - [`clock`]: the time, and one timer of the event loop.
+//! - [`clock`]: the time.
 //!
 //! What these rest on:
 //! - [`key`]: direct access to one key;

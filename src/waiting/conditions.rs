@@ -118,11 +118,6 @@ pub fn follow_slots(names: &Names) {
     }
 }
 
-/// Whether a lock's slot is known to be this node's, and not being moved.
-pub fn is_stable(names: &Names) -> bool {
-    known_slots(|slots| slots.is_stable(names.slot()))
-}
-
 /// Whether all keys of a lock are at this node. Selects the lock's database.
 pub fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
     ctx.select_db(lock.db) && slot_state(ctx, &Names::of(&lock.name), false) == SlotState::Here

@@ -7,13 +7,11 @@
 use crate::error::Error;
 use crate::keyspace::QueueView;
 use crate::lock::{Listening, Tick};
-use crate::server::clock::Alarm;
 use crate::server::cluster::writes_paused;
 use crate::server::{Ctx, events, is_replica};
 
 use super::clients;
 use super::conditions;
-use super::schedule::Ring;
 use super::state::{blocked, known_slots, listening, rest_if_idle, table, waiting};
 use super::step::set_timer;
 use super::work;
@@ -90,11 +88,9 @@ fn alarm() -> Option<Tick> {
     table(|table| table.schedule.alarm())
 }
 
-impl Alarm for Ring {
-    fn ring(ctx: &Ctx) {
-        table(|table| table.schedule.rang());
-        look_at_due_locks(ctx);
-    }
+pub fn timer_rings(ctx: &Ctx) {
+    table(|table| table.schedule.rang());
+    look_at_due_locks(ctx);
 }
 
 fn do_what_was_noted(ctx: &Ctx) {

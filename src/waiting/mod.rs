@@ -88,6 +88,7 @@ pub use step::{Cause, require_own_queue, require_rest, step, step_on};
 pub const EVENTS: Events = Events {
     after_sleep: event_loop::after_sleep,
     before_sleep: event_loop::before_sleep,
+    timer_rings: event_loop::timer_rings,
     connection_closes: clients::connection_closes,
     key_changes: foreign::key_changes,
     flushed: foreign::flushed,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::lock::{Due, Now, Tick, Wall};
 use crate::server::Ctx;
-use crate::server::clock::{self, Timer};
+use crate::server::events::{self, Timer};
 
 use super::record::LockId;
 
@@ -19,9 +19,6 @@ pub struct Schedule {
     /// The server's timer, and for when it was set.
     armed: Option<(Tick, Timer)>,
 }
-
-/// What the timer does when it rings: the event loop implements it.
-pub struct Ring;
 
 /// Moves a lock from one of these instants to the other.
 fn move_to<T: Copy + Ord>(
@@ -91,7 +88,7 @@ impl Schedule {
             self.stop_timer(ctx);
         }
         let delay = at.since(now.tick()).max(1);
-        let timer = clock::start_timer::<Ring>(ctx, delay);
+        let timer = events::start_timer(ctx, delay);
         self.armed = Some((at, timer));
     }
 
@@ -107,7 +104,7 @@ impl Schedule {
 
     pub fn stop_timer(&mut self, ctx: &Ctx) {
         if let Some((_, timer)) = self.armed.take() {
-            clock::stop_timer(ctx, &timer);
+            events::stop_timer(ctx, &timer);
         }
     }
 }

@@ -18,7 +18,7 @@ use super::conditions;
 use super::connections::Outcome;
 use super::effects::{Scene, carry_out, give_outcome};
 use super::record::LockId;
-use super::state::{blocked, follow_iterations, hand_offs, table, touch, waiting};
+use super::state::{blocked, follow_iterations, hand_offs, known_slots, table, touch, waiting};
 
 /// Marks that a step is under way, until it is dropped.
 struct Stepping;
@@ -246,7 +246,7 @@ fn view(ctx: &Ctx, names: &Names, db: i32, cause: Cause) -> QueueView {
     let is_away = table(|table| table.is_away(db, names.name()));
     // What has moved keys in this iteration has touched the queue.
     let is_checked = matches!(cause, Cause::Command(_)) && !queue.is_touched() && !is_away;
-    if !(is_checked && conditions::is_stable(names)) {
+    if !(is_checked && known_slots(|slots| slots.is_stable(names.slot()))) {
         let is_shared = table(|table| table.is_shared(db, names.name()));
         if conditions::slot_state(ctx, names, is_shared) != SlotState::Here {
             return QueueView::Hidden;
