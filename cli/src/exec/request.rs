@@ -20,7 +20,8 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     pub fn new(args: &'a ExecArgs) -> Self {
-        let owner = args.owner.as_ref();
+        // To the server `*` is the connection that asks, by a name that this program is not told.
+        let owner = args.owner.as_ref().filter(|owner| *owner != "*");
         let owner = owner.map_or_else(unique_owner, |owner| owner.as_bytes().to_vec());
         Self { args, owner }
     }

@@ -33,7 +33,7 @@ fn the_commands_status_is_passed_on_and_the_lock_is_free_by_then() {
 fn the_command_is_told_what_it_holds_and_the_lock_is_bound_to_the_connection() {
     let (server, mut client) = Server::connected();
     let script = "echo $FAIRLOCK_KEY $FAIRLOCK_TOKEN $FAIRLOCK_OWNER; exec sleep 100";
-    let program = program::script(server.port, "--lease 90s", script);
+    let program = program::script(server.port, "--lease 90s --owner *", script);
     program.wait_for("\n");
     let told = program.printed("out");
     let owner = told.trim().rsplit(' ').next().expect("an owner");
