@@ -11,7 +11,7 @@ fn a_lock_with_waiters_has_the_three_keys_of_the_table() {
     client.run("FAIRLOCK.ACQUIRE orders b ENQUEUE PATIENCE 70000");
     let _blocked = server.block("FAIRLOCK.ACQUIRE orders c PATIENCE 80000");
     client.assert_reply("TYPE orders", "hash");
-    assert_eq!(client.holders("orders"), "[a, 1]");
+    client.assert_reply("HGETALL orders", &format!("[a, 1, , {token}]"));
     assert!((50_000..=60_000).contains(&client.int("PTTL orders")));
     client.assert_reply("LRANGE redisson_lock_queue:{orders} 0 -1", "[b, c]");
     client.assert_reply("TTL redisson_lock_queue:{orders}", "-1");
@@ -20,7 +20,6 @@ fn a_lock_with_waiters_has_the_three_keys_of_the_table() {
     let c = client.int("ZSCORE redisson_lock_timeout:{orders} c");
     // The lease's end, and each one's patience times its position.
     assert!((89_000..=91_000).contains(&(c - b)), "{b} {c}");
-    assert_eq!(client.token("orders"), token);
     assert_eq!(client.int("DBSIZE"), 3);
 }
 
@@ -32,25 +31,6 @@ fn a_name_with_a_brace_is_not_wrapped() {
     client.assert_reply("LRANGE redisson_lock_queue:shop{7}:x 0 -1", "[b]");
     client.assert_reply("ZCARD redisson_lock_timeout:shop{7}:x", "1");
     assert_eq!(client.int("DBSIZE"), 3);
-}
-
-#[test]
-fn of_two_locks_with_one_queue_one_is_in_use_at_a_time() {
-    // With waiters: `server::security`.
-    for (used, other) in [("a", "{a}"), ("{a}", "a")] {
-        for hold in ["SESSION", "SHARED"] {
-            let (_server, mut client) = Server::connected();
-            client.int(&format!("FAIRLOCK.ACQUIRE {used} o {hold}"));
-            let ask = format!("FAIRLOCK.ACQUIRE {other} y");
-            let reply = client.run(&ask);
-            let is_refused = reply.starts_with("(error) ERR ")
-                && reply.contains("'a'")
-                && reply.contains("'{a}'");
-            assert!(is_refused, "{used} {hold}: {reply}");
-            client.assert_reply(&format!("FAIRLOCK.RELEASE {used} o"), "0");
-            client.int(&ask);
-        }
-    }
 }
 
 #[test]
@@ -97,31 +77,45 @@ fn a_client_stays_in_its_database_whatever_it_moves_and_copies() {
     assert_eq!(run, Ok(redis::Value::Int(0)));
 }
 
+/// How the server keeps the deadlines of `k`, and the two hashes of the holders of `s`.
+fn encodings(client: &mut Client) -> [String; 3] {
+    let keys = ["redisson_lock_timeout:{k}", "s", "redisson_lock_shared:{s}"];
+    keys.map(|key| client.run(&format!("OBJECT ENCODING {key}")))
+}
+
 #[test]
-fn among_many_waiters_one_is_added_without_a_walk() {
+fn among_many_a_waiter_or_a_holder_is_found_without_a_walk() {
+    const COMPACT: [&str; 3] = ["listpack"; 3];
+    const WIDE: [&str; 3] = ["skiplist", "hashtable", "hashtable"];
     let (server, mut client) = Server::connected_with(AOF);
-    let encoding = |client: &mut Client| client.run("OBJECT ENCODING redisson_lock_timeout:{k}");
-    let ask = |n| format!("FAIRLOCK.ACQUIRE k w{n} ENQUEUE");
+    let ask = |n| {
+        [
+            format!("FAIRLOCK.ACQUIRE k w{n} ENQUEUE"),
+            format!("FAIRLOCK.ACQUIRE s r{n} SHARED LEASE 600000"),
+        ]
+    };
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    client.run_many((0..8).map(ask));
-    assert_eq!(encoding(&mut client), "listpack");
-    client.run_many((8..20).map(ask));
-    assert_eq!(encoding(&mut client), "skiplist");
-    // The temporary element for that is gone, here and after a restart.
+    client.run_many((0..8).flat_map(ask));
+    assert_eq!(encodings(&mut client), COMPACT);
+    client.run_many((8..20).flat_map(ask));
+    assert_eq!(encodings(&mut client), WIDE);
+    // The temporary elements for that are gone, here and after a restart.
     let members = "ZRANGE redisson_lock_timeout:{k} 0 -1 WITHSCORES";
-    let queue = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
     let before = client.run(members);
     assert_eq!(client.int("ZCARD redisson_lock_timeout:{k}"), 20);
+    assert_eq!(client.int("HLEN s"), 21);
     let server = server.kill_and_restart();
     let mut client = server.connect();
     client.assert_reply(members, &before);
-    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", &queue);
-    client.run_many([ask(20)]);
-    assert_eq!(encoding(&mut client), "skiplist");
-    // A queue that was empty begins anew.
+    client.assert_reply("HMGET s r0 r8", "[1, 1]");
+    assert_eq!(client.int("HLEN s"), 21);
+    client.run_many(ask(20));
+    assert_eq!(encodings(&mut client), WIDE);
+    // Those that were empty begin anew.
     client.run_many((0..21).map(|n| format!("FAIRLOCK.CANCEL k w{n}")));
-    client.run_many((0..8).map(ask));
-    assert_eq!(encoding(&mut client), "listpack");
-    client.run_many([ask(8)]);
-    assert_eq!(encoding(&mut client), "skiplist");
+    client.run("FAIRLOCK.BREAK s");
+    client.run_many((0..8).flat_map(ask));
+    assert_eq!(encodings(&mut client), COMPACT);
+    client.run_many(ask(8));
+    assert_eq!(encodings(&mut client), WIDE);
 }

@@ -10,6 +10,6 @@ mod bad_input;
 mod hand_off;
 mod keyspace;
 mod polling;
-mod session;
+pub mod session;
 mod token;
 pub mod transactions;

@@ -5,11 +5,11 @@ use fairlock_testing::Server;
 use crate::scene::owners;
 
 #[test]
-fn limit_shows_a_part() {
+fn limit_shows_a_part_and_of_each_waiter_what_it_tolerates() {
     let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     for owner in 0..5 {
-        client.run(&format!("FAIRLOCK.ACQUIRE k w{owner} ENQUEUE"));
+        client.run(&format!("FAIRLOCK.ACQUIRE k w{owner} SHARED 7 ENQUEUE"));
     }
     for (limit, shown) in [
         ("1 2", &["w1", "w2"][..]),
@@ -19,6 +19,7 @@ fn limit_shows_a_part() {
     ] {
         let queue = client.run(&format!("FAIRLOCK.QUEUE k limit {limit}"));
         assert_eq!(owners(&queue), shown, "{limit}");
+        assert_eq!(queue.matches(", 7]").count(), shown.len(), "{queue}");
     }
 }
 

@@ -8,7 +8,7 @@ use fairlock_testing::{Client, Server, follow, wait_until};
 use crate::scene::AOF;
 
 /// Waits until the server has renewed the lease a number of times.
-fn renewed(client: &mut Client, key: &str, times: usize) {
+pub fn renewed(client: &mut Client, key: &str, times: usize) {
     for _ in 0..times {
         let end = client.int(&format!("PEXPIRETIME {key}"));
         wait_until("the lease is renewed", || {
@@ -92,30 +92,23 @@ fn it_ends_with_its_hold() {
 }
 
 #[test]
-fn a_blocked_request_is_bound_when_it_is_served() {
+fn a_request_that_waits_is_bound_when_it_is_served() {
     let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    for lock in ["k", "l"] {
+        client.int(&format!("FAIRLOCK.ACQUIRE {lock} a LEASE 600000"));
+    }
     let waiter = server.block("FAIRLOCK.ACQUIRE k b SESSION LEASE 3600");
+    let mut poller = server.connect();
+    let ask = "FAIRLOCK.ACQUIRE l p ENQUEUE SESSION LEASE 3600";
+    poller.assert_start(ask, "[1, ");
     assert_eq!(server.count("session_locks"), 0);
     client.int("FAIRLOCK.RELEASE k a");
-    assert_eq!(client.holders("k"), "[b, 1]");
-    assert_eq!(server.count("session_locks"), 1);
+    client.int("FAIRLOCK.RELEASE l a");
+    poller.int(ask);
+    assert_eq!(server.count("session_locks"), 2);
     renewed(&mut client, "k", 1);
-    drop(waiter);
-    client.wait_for("EXISTS k", "0");
-}
-
-#[test]
-fn a_polling_request_is_bound_when_it_takes_the_lock() {
-    let (server, mut client) = Server::connected();
-    let mut poller = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    poller.run("FAIRLOCK.ACQUIRE k p ENQUEUE SESSION");
-    client.int("FAIRLOCK.RELEASE k a");
-    poller.int("FAIRLOCK.ACQUIRE k p ENQUEUE SESSION LEASE 600000");
-    assert_eq!(server.count("session_locks"), 1);
-    drop(poller);
-    client.wait_for("EXISTS k", "0");
+    drop((waiter, poller));
+    client.wait_for("EXISTS k l", "0");
 }
 
 #[test]
@@ -172,47 +165,23 @@ fn another_holder_of_the_key_is_not_renewed() {
 }
 
 #[test]
-fn it_moves_with_its_database() {
-    for how in ["SESSION", "SHARED SESSION"] {
-        let (server, mut client) = Server::connected();
-        let mut holder = server.connect();
-        holder.int(&format!("FAIRLOCK.ACQUIRE k a {how} LEASE 3600"));
-        client.run("SWAPDB 0 1");
-        client.assert_reply("FAIRLOCK.HOLDERS k", "[]");
-        client.run("SELECT 1");
-        renewed(&mut client, "k", 1);
-        assert_eq!(client.holders("k"), "[a, 1]");
-        drop(holder);
-        client.wait_for("EXISTS k", "0");
-    }
-}
-
-#[test]
-fn it_ends_with_its_lease_if_the_server_dies() {
+fn after_a_restart_it_ends_with_its_lease_unless_its_holder_comes_back() {
     let (server, mut holder) = Server::connected_with(AOF);
     holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    let token = holder.int("FAIRLOCK.ACQUIRE l a SESSION LEASE 600000");
     let end = holder.int("PEXPIRETIME k");
     let server = server.kill_and_restart();
-    let mut client = server.connect();
+    let (mut client, mut holder) = (server.connect(), server.connect());
     client.assert_reply("FAIRLOCK.ACQUIRE k b NOWAIT", "(nil)");
+    let again = holder.int("FAIRLOCK.ACQUIRE l a SESSION ONCE LEASE 3600");
+    assert_eq!(again, token);
     assert_eq!(client.int("PEXPIRETIME k"), end);
     // Cut short, it is not renewed either.
     client.run("PEXPIRE k 1000");
     assert!(client.int("FAIRLOCK.ACQUIRE k b WAIT 20000") > 0);
-}
-
-#[test]
-fn its_holder_can_come_back_after_a_restart() {
-    let (server, mut holder) = Server::connected_with(AOF);
-    let token = holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 20000");
-    let server = server.kill_and_restart();
-    let mut holder = server.connect();
-    let again = holder.int("FAIRLOCK.ACQUIRE k a SESSION ONCE LEASE 3600");
-    assert_eq!(again, token);
-    let mut client = server.connect();
-    renewed(&mut client, "k", 1);
+    renewed(&mut client, "l", 1);
     drop(holder);
-    client.wait_for("EXISTS k", "0");
+    client.wait_for("EXISTS l", "0");
 }
 
 #[test]

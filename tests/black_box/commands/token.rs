@@ -21,18 +21,6 @@ fn a_token_is_the_time_in_microseconds() {
 }
 
 #[test]
-fn the_holders_token_is_the_second_field_of_its_hash() {
-    let (_server, mut client) = Server::connected();
-    let token = client.int("FAIRLOCK.ACQUIRE k a");
-    client.assert_reply("HGETALL k", &format!("[a, 1, , {token}]"));
-    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), token);
-    client.assert_reply("HGETALL k", &format!("[a, 2, , {token}]"));
-    client.assert_has("FAIRLOCK.INFO k", &format!("token, {token}"));
-    client.int("FAIRLOCK.RELEASE k a");
-    client.assert_reply("HGETALL k", &format!("[a, 1, , {token}]"));
-}
-
-#[test]
 fn a_lock_that_a_script_took_has_no_token_until_its_holder_asks() {
     let (_server, mut client) = Server::connected();
     client.run("HSET k a 1");

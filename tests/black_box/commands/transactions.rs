@@ -118,36 +118,27 @@ fn a_session_in_a_transaction_is_bound_to_the_connection() {
 }
 
 #[test]
-fn a_release_inside_serves_the_waiter_once_and_an_acquire_behind_it_does_not_overtake() {
+fn freed_inside_the_lock_goes_to_the_waiter_once_and_an_acquire_behind_that_does_not_overtake() {
     const BOTH: &str = "return {redis.call('FAIRLOCK.RELEASE', KEYS[1], 'a'),
         redis.call('FAIRLOCK.ACQUIRE', KEYS[1], 'c')}";
     let (server, mut client) = Server::connected();
-    for scripted in [false, true] {
+    for how in ["RELEASE", "DEL", "script"] {
         let token = client.int("FAIRLOCK.ACQUIRE k a");
         let mut waiter = server.wire("FAIRLOCK.ACQUIRE k b\nPING");
         wait_until("b waits", || server.blocked() == 1);
-        let replies = if scripted {
-            call(&mut client, "EVAL", BOTH, "")
-        } else {
-            client.at_once(&["FAIRLOCK.RELEASE k a", "FAIRLOCK.ACQUIRE k c"])
+        let replies = match how {
+            "RELEASE" => client.at_once(&["FAIRLOCK.RELEASE k a", "FAIRLOCK.ACQUIRE k c"]),
+            "DEL" => client.at_once(&["DEL k", "FAIRLOCK.ACQUIRE k c"]),
+            _ => call(&mut client, "EVAL", BOTH, ""),
         };
-        assert_eq!(replies, "[0, (nil)]");
+        let freed = i32::from(how == "DEL");
+        assert_eq!(replies, format!("[{freed}, (nil)]"), "{how}");
         assert!(waiter.token() > token);
         assert_eq!(waiter.line(), "+PONG");
         assert_eq!(client.holders("k"), "[b, 1]");
         client.assert_reply("FAIRLOCK.QUEUE k", "[]");
         client.assert_reply("FAIRLOCK.RELEASE k b", "0");
     }
-}
-
-#[test]
-fn an_acquire_behind_a_del_does_not_overtake_the_waiter() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    let commands = ["DEL k", "FAIRLOCK.ACQUIRE k c", "HMGET k b c"];
-    assert_eq!(client.at_once(&commands), "[1, (nil), [1, (nil)]]");
-    assert!(waiter.int() > 0);
 }
 
 /// Keys that a client watches (`Q` is the queue), a command that another one sends meanwhile, and what the first finds.

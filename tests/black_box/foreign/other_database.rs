@@ -3,6 +3,8 @@
 
 use fairlock_testing::{Blocked, Client, Listener, Server, wait_until};
 
+use crate::commands::session::renewed;
+
 /// Moves or copies all keys of a lock to another database, in a transaction or not.
 fn take_to_another_database(client: &mut Client, how: &str, in_transaction: bool) {
     if in_transaction {
@@ -84,7 +86,8 @@ fn after_a_swap_waiters_ask_again_and_find_their_places() {
     let elsewhere = Blocked::send_on(third, "FAIRLOCK.ACQUIRE k d");
     wait_until("three wait", || server.blocked() == 3);
     let mut session = server.connect();
-    session.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 600000");
+    session.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 3600");
+    session.int("FAIRLOCK.ACQUIRE t a SHARED SESSION LEASE 3600");
     zero.assert_reply("SWAPDB 1 0", "OK");
     for wait in waits {
         wait.assert_start("(error) UNBLOCKED ");
@@ -99,7 +102,11 @@ fn after_a_swap_waiters_ask_again_and_find_their_places() {
     }
     // Locks go with their keys, those of sessions too.
     assert_eq!(one.holders("other"), "[a, 1]");
-    assert_eq!(one.holders("s"), "[a, 1]");
+    for lock in ["s", "t"] {
+        renewed(&mut one, lock, 1);
+        assert_eq!(one.holders(lock), "[a, 1]");
+        zero.assert_reply(&format!("FAIRLOCK.HOLDERS {lock}"), "[]");
+    }
     drop(session);
-    wait_until("the session has ended", || one.run("EXISTS s") == "0");
+    one.wait_for("EXISTS s t", "0");
 }

@@ -166,6 +166,25 @@ fn a_lock_that_is_migrated_to_another_server_goes_to_the_head() {
 }
 
 #[test]
+fn a_lock_that_is_evicted_goes_to_the_head_and_no_blocked_waiter_loses_its_place() {
+    // All keys are evicted, the queue among them, or the lock alone.
+    for (policy, polling) in [
+        ("allkeys-lru", false),
+        ("volatile-ttl", false),
+        ("volatile-ttl", true),
+    ] {
+        let mut scene = Scene::new(&["--maxmemory-policy", policy], polling);
+        let since = scene.client.now();
+        // Every command evicts first. Sent together, the two are one iteration of the event loop: a lock that is
+        // granted at its end is not evicted again.
+        let limits = ["CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"];
+        scene.other.run_many(limits);
+        assert_ne!(scene.server.info("stats", "evicted_keys"), "0");
+        scene.the_head_is_served(since);
+    }
+}
+
+#[test]
 fn a_lock_that_expires_goes_to_the_head() {
     run_cases_soon(EXPIRING, &[]);
 }

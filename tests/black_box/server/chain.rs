@@ -3,7 +3,7 @@
 use fairlock_testing::{Listener, Server, follow, wait_until};
 
 use super::promotion::{LONG_TURN, SHORT_TURN, pair, wait_past};
-use super::replication::{exercise, same_keys};
+use super::replication::same_keys;
 use crate::scene::QUEUE;
 
 fn chain(options: &[&str]) -> (Server, Server, Server) {
@@ -58,17 +58,6 @@ fn a_replica_does_nothing_when_leases_turns_and_patience_run_out() {
         wait_until("b has the lock", || reader.holders("k") == "[b, 1]");
         same_keys(&master, replica);
     }
-}
-
-#[test]
-fn all_replicas_of_a_chain_hold_the_same_keys_also_without_the_module() {
-    let (master, middle) = pair(&[]);
-    let last = Server::without_module(&[]);
-    follow(&last, &middle);
-    exercise(&master, || {
-        same_keys(&master, &middle);
-        same_keys(&master, &last);
-    });
 }
 
 #[test]

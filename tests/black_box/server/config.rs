@@ -26,44 +26,27 @@ fn every_option_is_documented_in_the_example_with_its_default() {
     assert_eq!(documented, words.len() / 2);
 }
 
-/// Options, what they can be set to, what not, and why.
-const VALUES: [(&str, &str, &str, &str); 5] = [
-    (
-        "lease",
-        "1 4503599627370496",
-        "0 -1 4503599627370497 9223372036854775807",
-        "between 1 and",
-    ),
-    (
-        "patience",
-        "1 4503599627370496",
-        "0 -1 4503599627370497",
-        "between 1 and",
-    ),
-    (
-        "turn",
-        "1 4503599627370496",
-        "0 -1 4503599627370497",
-        "between 1 and",
-    ),
-    (
-        "max-waiters",
-        "1 10000000",
-        "0 -1 10000001",
-        "between 1 and",
-    ),
-    (
-        "pubsub",
-        "publish spublish both auto",
-        "never",
-        "must be one of",
-    ),
+/// What an option can be set to, what not, and why.
+type Values = [&'static str; 3];
+
+const DURATION: Values = [
+    "1 4503599627370496",
+    "0 -1 4503599627370497 9223372036854775807",
+    "between 1 and",
 ];
+const WAITERS: Values = ["1 10000000", "0 -1 10000001", "between 1 and"];
+const COMMANDS: Values = ["publish spublish both auto", "never", "must be one of"];
 
 #[test]
 fn every_option_has_its_values() {
     let (_server, mut client) = Server::connected();
-    for (name, good, bad, why) in VALUES {
+    for (name, [good, bad, why]) in [
+        ("lease", DURATION),
+        ("patience", DURATION),
+        ("turn", DURATION),
+        ("max-waiters", WAITERS),
+        ("pubsub", COMMANDS),
+    ] {
         let is = format!("CONFIG GET fairlock.{name}");
         for value in good.split(' ') {
             client.assert_reply(&format!("CONFIG SET fairlock.{name} {value}"), "OK");

@@ -121,35 +121,6 @@ fn a_full_server_refuses_to_lock_and_does_everything_that_frees() {
     client.assert_start("FAIRLOCK.INFO k", "[owner, e, holds, 1, ");
 }
 
-/// Has the server evict, once, all keys that its policy allows.
-fn evict(server: &Server) {
-    let before = server.info("stats", "evicted_keys");
-    // Every command evicts first. Sent together, the two are one iteration of the event loop: a lock that is granted at
-    // its end is not evicted again.
-    let mut wire = server.wire("CONFIG SET maxmemory 1\nCONFIG SET maxmemory 0");
-    assert_eq!(wire.line(), "+OK");
-    assert_eq!(wire.line(), "+OK");
-    assert_ne!(server.info("stats", "evicted_keys"), before);
-}
-
-#[test]
-fn an_evicted_lock_goes_to_its_head_and_all_places_are_kept() {
-    for policy in ["allkeys-lru", "allkeys-random", "volatile-ttl"] {
-        let (server, mut client) = Server::connected_with(&["--maxmemory-policy", policy]);
-        let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-        let mut queue = waiters(&server, &["b", "c", "d"]);
-        evict(&server);
-        assert_eq!(client.holders("k"), "[b, 1]");
-        assert!(queue.remove(0).int() > token, "{policy}");
-        assert_eq!(client.run(QUEUE), "[c, d]");
-        client.assert_reply("ZCARD redisson_lock_timeout:{k}", "2");
-        for (holder, waiter) in ["b", "c"].iter().zip(queue) {
-            client.assert_reply(&format!("FAIRLOCK.RELEASE k {holder}"), "0");
-            assert!(waiter.int() > token, "{policy}");
-        }
-    }
-}
-
 #[test]
 fn a_load_that_is_refused_leaves_no_memory_behind() {
     let path = Server::start().module_path();

@@ -1,8 +1,8 @@
 //! Restarts: the append-only file, snapshots, and servers without the module.
 
-use fairlock_testing::{Server, wait_until};
+use fairlock_testing::{Server, follow, wait_until};
 
-use super::replication::dump;
+use super::replication::{dump, same_keys};
 
 use crate::scene::{AOF, appended};
 
@@ -50,12 +50,20 @@ fn busy_shared_lock(server: &Server) {
 }
 
 #[test]
-fn a_killed_server_comes_back_with_the_same_lock_with_the_module_or_without_it() {
+fn a_killed_server_comes_back_with_the_same_lock_and_its_replica_has_it_with_the_module_or_without()
+{
     let cases = [(AOF, false), (AOF, true), (&[], true)].into_iter();
     let cases = cases.flat_map(|case| [busy_lock, busy_shared_lock].map(|make| (case, make)));
     for ((options, without_module), make) in cases {
         let server = Server::with(options);
+        let replica = if without_module {
+            Server::without_module(&[])
+        } else {
+            Server::start()
+        };
+        follow(&replica, &server);
         make(&server);
+        same_keys(&server, &replica);
         let mut client = server.connect();
         let before = dump(&mut client);
         if options.is_empty() {

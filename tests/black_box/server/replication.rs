@@ -28,39 +28,6 @@ pub fn same_keys(master: &Server, replica: &Server) {
     });
 }
 
-/// Lets `k` be held and waited for in many ways, with a check after each step.
-pub fn exercise(master: &Server, check: impl Fn()) {
-    let mut client = master.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    check();
-    for n in 0..5 {
-        client.run(&format!("FAIRLOCK.ACQUIRE k p{n} ENQUEUE PATIENCE 600000"));
-    }
-    let waiter = master.block("FAIRLOCK.ACQUIRE k b LEASE 300");
-    let last = master.block("FAIRLOCK.ACQUIRE k c LEASE 600000");
-    check();
-    for n in [2, 0, 4, 1, 3] {
-        client.run(&format!("FAIRLOCK.CANCEL k p{n}"));
-        check();
-    }
-    client.int("FAIRLOCK.RELEASE k a");
-    waiter.int();
-    // The lease of b runs out.
-    last.int();
-    check();
-    client.int("FAIRLOCK.RELEASE k c");
-    check();
-    for step in [
-        "ACQUIRE k r SHARED",
-        "ACQUIRE k s SHARED 3",
-        "RELEASE k r",
-        "BREAK k",
-    ] {
-        client.int(&format!("FAIRLOCK.{step}"));
-        check();
-    }
-}
-
 #[test]
 fn a_replica_shows_the_lock_and_refuses_to_change_it_also_if_it_takes_writes() {
     for read_only in ["yes", "no"] {

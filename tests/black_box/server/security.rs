@@ -36,23 +36,30 @@ fn calls() -> Vec<String> {
     calls
 }
 
+/// By Redisson's rule for names the locks `a` and `{a}` have one queue, which is that of the one in use.
 #[test]
 fn a_name_in_braces_opens_no_other_lock() {
-    // By Redisson's rule for names the locks `a` and `{a}` have one queue.
-    for (used, other) in [("a", "{a}"), ("{a}", "a")] {
+    for ((used, other), hold) in [("a", "{a}"), ("{a}", "a")]
+        .into_iter()
+        .flat_map(|names| ["", " SESSION", " SHARED"].map(|hold| (names, hold)))
+    {
         let (server, mut admin) = Server::connected();
         let mut ann = user(&server, "ann", &format!("~{other} +@all"));
-        admin.int(&format!("FAIRLOCK.ACQUIRE {used} o LEASE 600000"));
-        admin.run(&format!("FAIRLOCK.ACQUIRE {used} w ENQUEUE"));
-        let blocked = server.block(&format!("FAIRLOCK.ACQUIRE {used} b"));
+        admin.int(&format!("FAIRLOCK.ACQUIRE {used} o{hold} LEASE 600000"));
+        if hold.is_empty() {
+            admin.run(&format!("FAIRLOCK.ACQUIRE {used} w ENQUEUE"));
+        }
         let before = contents(&mut admin);
         for command in &calls() {
             let reply = ann.run(&on(command, other));
-            assert!(reply.contains("one queue"), "{command}: {reply}");
+            let is_refused = ["one queue", "'a'", "'{a}'"].map(|part| reply.contains(part));
+            assert_eq!(is_refused, [true; 3], "{hold}, {command}: {reply}");
         }
         ann.assert_reply("FAIRLOCK.LOCKS", "[]");
         assert_eq!(contents(&mut admin), before);
-        assert!(!blocked.is_done());
+        admin.run(&format!("FAIRLOCK.CANCEL {used} w"));
+        admin.assert_reply(&format!("FAIRLOCK.RELEASE {used} o"), "0");
+        ann.int(&format!("FAIRLOCK.ACQUIRE {other} x"));
     }
 }
 

@@ -87,17 +87,3 @@ fn sessions_that_end_with_their_connection_take_their_holders_out_and_no_other()
     });
     assert_eq!(server.count("session_locks"), 0);
 }
-
-#[test]
-fn the_queue_shows_what_each_waiter_tolerates() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k w");
-    let _reader = server.block("FAIRLOCK.ACQUIRE k a SHARED");
-    let _user = server.block("FAIRLOCK.ACQUIRE k b SHARED 7");
-    let _writer = server.block("FAIRLOCK.ACQUIRE k c");
-    let queue = client.run("FAIRLOCK.QUEUE k");
-    assert_eq!(
-        queue,
-        "[[a, blocked, -1, 0], [b, blocked, -1, 7], [c, blocked, -1, 1]]"
-    );
-}

@@ -1,8 +1,6 @@
 //! Many holders of one lock.
 
-use fairlock_testing::{Client, Server, wait_until};
-
-use crate::scene::AOF;
+use fairlock_testing::{Server, wait_until};
 
 #[test]
 fn ten_thousand_hold_it_and_all_their_leases_end() {
@@ -36,33 +34,4 @@ fn leases_that_end_at_the_same_time_are_dropped_in_pieces() {
         client.run("HLEN redisson_lock_shared:{k}") == "1"
     });
     assert_eq!(server.count("lease_ends"), 3000);
-}
-
-/// How the server keeps the two hashes of the shared holders.
-fn encodings(client: &mut Client) -> [String; 2] {
-    ["k", "redisson_lock_shared:{k}"].map(|key| client.run(&format!("OBJECT ENCODING {key}")))
-}
-
-#[test]
-fn a_holder_among_many_is_found_without_a_walk() {
-    let (server, mut client) = Server::connected_with(AOF);
-    let ask = |n| format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 600000");
-    client.run_many((0..8).map(ask));
-    assert_eq!(encodings(&mut client), ["listpack"; 2]);
-    client.run_many((8..100).map(ask));
-    assert_eq!(encodings(&mut client), ["hashtable"; 2]);
-    // The temporary element for that is gone, here and after a restart.
-    let holders = client.run("HGETALL k");
-    client.assert_reply("HGET k r8", "1");
-    let server = server.kill_and_restart();
-    let mut client = server.connect();
-    assert_eq!(client.int("HLEN k"), 101);
-    client.assert_reply("HGET k r8", "1");
-    assert_eq!(holders.matches("r8, 1").count(), 1, "{holders}");
-    client.run("FAIRLOCK.ACQUIRE k new SHARED LEASE 600000");
-    assert_eq!(encodings(&mut client), ["hashtable"; 2]);
-    // A lock that becomes free and is shared anew begins anew.
-    client.run("FAIRLOCK.BREAK k");
-    client.run_many((0..3).map(ask));
-    assert_eq!(encodings(&mut client), ["listpack"; 2]);
 }
