@@ -66,26 +66,11 @@ fn fits(name: &[u8], command: &[Vec<u8>], reply: &Reply) -> bool {
         (b"QUEUE", Reply::Items(items)) => items.iter().all(is_waiter),
         (b"INFO", Reply::Items(items)) => is_map(items),
         (b"HOLDERS", Reply::Items(items)) => items.iter().all(is_holder),
-        (b"LOCKS", Reply::Items(items)) => is_listing(items),
         (b"HELP", Reply::Items(items)) => !items.is_empty(),
-        (b"ACQUIRE", Reply::Nil) | (b"EVAL" | b"EVALSHA", _) => true,
+        (b"ACQUIRE", Reply::Nil) | (b"LOCKS", Reply::Items(_)) | (b"EVAL" | b"EVALSHA", _) => true,
         // No command of that name.
         _ => false,
     }
-}
-
-/// Locks; behind them, where there are more, one field with the cursor.
-fn is_listing(items: &[Reply]) -> bool {
-    let is_cursor = |last: &Reply| matches!(last, Reply::Items(items) if items.len() == 2);
-    let listed = match items.split_last() {
-        Some((last, listed)) if is_cursor(last) => listed,
-        _ => items,
-    };
-    listed.iter().all(is_lock)
-}
-
-fn is_lock(reply: &Reply) -> bool {
-    matches!(reply, Reply::Items(items) if is_map(items))
 }
 
 /// Nine fields at least, each after its name.
