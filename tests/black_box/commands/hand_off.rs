@@ -2,27 +2,6 @@
 
 use fairlock_testing::{Server, wait_until};
 
-#[test]
-fn a_release_makes_the_head_the_holder_in_the_same_step() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 60000");
-    // In one transaction nothing can come between the release and the look.
-    let replies = client.at_once(&[
-        "FAIRLOCK.RELEASE k a",
-        "HMGET k a b",
-        "PTTL k",
-        "LLEN redisson_lock_queue:{k}",
-        "ZCARD redisson_lock_timeout:{k}",
-    ]);
-    let lease = replies.strip_prefix("[0, [(nil), 1], ");
-    let lease = lease.and_then(|rest| rest.strip_suffix(", 0, 0]"));
-    let lease: u64 = lease.and_then(|ms| ms.parse().ok()).expect(&replies);
-    // Its time has begun to run. What is left may seem more: for PTTL the time is that of the transaction's beginning.
-    assert!((50_000..=70_000).contains(&lease), "{replies}");
-    assert!(waiter.int() > 0);
-}
-
 /// Stops the server while a waiter hangs up and the holder releases, so that both reach it in one iteration of the
 /// event loop.
 fn hang_up_while_released(server: &Server, release_first: bool) {

@@ -1,6 +1,6 @@
 //! Waiters that do not block: ENQUEUE, wake-ups, turns.
 
-use fairlock_testing::{Listener, Server, WAKE_UPS, wait_until};
+use fairlock_testing::{Server, wait_until};
 
 #[test]
 fn enqueue_replies_position_and_when_to_ask_again() {
@@ -36,21 +36,4 @@ fn dead_waiters_in_a_row_cost_one_turn() {
     // Ten turns would have taken 30 s.
     assert!(client.now() <= freed + 20_000);
     client.assert_reply("FAIRLOCK.QUEUE k", "[]");
-}
-
-#[test]
-fn a_hand_off_to_a_living_waiter_costs_one_message() {
-    // Others are woken only when the head has been silent for a tenth of its turn.
-    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "600000"]);
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let listener = Listener::new(server.port, WAKE_UPS);
-    for owner in ["p", "q", "r"] {
-        client.run(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"));
-    }
-    for (holder, next) in [("a", "p"), ("p", "q"), ("q", "r")] {
-        client.int(&format!("FAIRLOCK.RELEASE k {holder}"));
-        let channel = format!("redisson_lock__channel:{{k}}:{next}");
-        assert_eq!(listener.until_now(), [(channel, "0".to_owned())]);
-        assert!(client.int(&format!("FAIRLOCK.ACQUIRE k {next} ENQUEUE")) > 0);
-    }
 }

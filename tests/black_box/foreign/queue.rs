@@ -13,31 +13,22 @@ const DELETED: &str = "
     DEL Q
     DEL Z
     DEL Q Z
-    UNLINK Z; UNLINK Q
     RENAME Q gone
-    RENAMENX Q gone
     RENAME Q gone; RENAME gone Q
     MOVE Q 1; MOVE Z 1
-    PEXPIREAT Q 1; PEXPIREAT Z 1
     PEXPIRE Q 100
-    PEXPIRE Z 100
-    SORT none STORE Q
-    ZUNIONSTORE Z 1 none";
+    PEXPIRE Z 100";
 
 const ENTRIES: &str = "
     LPOP Q
-    LPOP Q 3
     RPOP Q
     LREM Q 0 w3
-    LREM Q 0 w2; LREM Q 0 w4
     LTRIM Q 2 2
     LTRIM Q 9 9
-    LMPOP 1 Q RIGHT COUNT 4
     RPUSH Q w2 w1
     LPUSH Q w3 -> w3 w1 w2 w4 w5
     LPUSH Q x -> x w1 w2 w3 w4 w5
     RPUSH Q x -> w1 w2 w3 w4 w5 x
-    LINSERT Q BEFORE w3 x -> w1 w2 x w3 w4 w5
     LSET Q 0 x -> x w1 w2 w3 w4 w5
     LSET Q -1 x -> w1 w2 w3 w4 w5 x
     LSET Q 2 x -> w1 w2 x w3 w4 w5
@@ -53,16 +44,11 @@ const REORDERED: &str = "
 
 const SCORES: &str = "
     ZREM Z w1
-    ZREM Z w3
     ZREM Z w1 w2 w3 w4 w5
-    ZPOPMIN Z 2
     MULTI; ZREM Z w3; ZADD Z 1 x; EXEC
     ZADD Z 0 w1 0 w2 0 w3 0 w4 0 w5
     ZADD Z 1e300 w1 1e15 w3
-    ZADD Z 0.5 w1 1.25 w2
-    ZADD Z -1e15 w1 -7.75 w4
     ZADD Z -inf w1 inf w2 -inf w3
-    ZADD Z inf w1
     ZADD Z 5 x
     ZADD Z 9e15 x -> w1 w2 w3 w4 w5 x";
 

@@ -14,7 +14,6 @@ use crate::scene::{OPTIONS, Scene};
 /// by whomever.
 const DELETED: &str = "
     DEL k
-    DEL x k y
     UNLINK k
     PEXPIREAT k 1
     MULTI; DEL k; EXEC
@@ -34,12 +33,9 @@ const REPLACED: &str = "
 
 const AWAY: &str = "
     RENAME k gone
-    RENAMENX k gone
     MOVE k 1
     FLUSHDB
     FLUSHDB ASYNC
-    FLUSHALL
-    FLUSHALL ASYNC
     SELECT 3; FLUSHALL";
 
 /// After the last of these the server itself is to find out that the lock is free. One behind the other in a
@@ -54,19 +50,11 @@ const UNNOTICED: &str = "
     DEBUG SET-ACTIVE-EXPIRE 0; PEXPIRE k 1
     DEBUG SET-ACTIVE-EXPIRE 0; PERSIST k; PEXPIRE k 900000; PEXPIRE k 50";
 
-/// The holder's field is taken out of the hash, by a command, a script or a transaction; the token stays there.
+/// The holder's field is taken out of the hash, or expires; the token stays there.
 const TAKEN_OUT: &str = "
     HDEL k a
-    EVAL redis.call('HDEL','k','a') 0
-    MULTI; HDEL k a; EXEC
     HSET k x 1; HDEL k a; HDEL k x
-    HGETDEL k FIELDS 1 a
-    HEXPIREAT k 1 FIELDS 1 a
-    HPEXPIREAT k 1 FIELDS 1 a
     HPEXPIRE k 0 FIELDS 1 a
-    HGETEX k PXAT 1 FIELDS 1 a
-    HSETEX k PXAT 1 FIELDS 1 a 1
-    MULTI; HPEXPIRE k 0 FIELDS 1 a; EXEC
     PERSIST k; HPEXPIRE k 50 FIELDS 1 a";
 
 /// Takes `k` away from `a`, with the head of the queue blocked and with it polling. `go` leaves

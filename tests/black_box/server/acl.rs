@@ -224,21 +224,6 @@ fn a_waiter_with_permission_for_one_database_gets_the_lock_there_and_loses_it_wi
 }
 
 #[test]
-fn a_user_that_is_deleted_waits_no_more_and_its_sessions_end() {
-    let (server, mut admin) = Server::connected();
-    admin.int("FAIRLOCK.ACQUIRE a o");
-    let mut holds = user(&server, "~* +fairlock.acquire");
-    holds.int("FAIRLOCK.ACQUIRE s ann SESSION LEASE 600000");
-    let ann = user(&server, "~* +fairlock.acquire");
-    let waits = wait_as(&server, ann);
-    admin.assert_reply("ACL DELUSER ann", "1");
-    wait_until("it has left", || admin.run("FAIRLOCK.QUEUE a") == "[]");
-    wait_until("its session has ended", || admin.run("EXISTS s") == "0");
-    waits.assert_start("(error)");
-    assert_eq!(admin.holders("a"), "[o, 1]");
-}
-
-#[test]
 fn sessions_belong_to_the_connection_and_to_no_user() {
     let (server, mut admin) = Server::connected();
     let mut ann = user(&server, "~a +fairlock.acquire +reset");

@@ -135,7 +135,7 @@ fn its_code_stays_where_it_is_when_it_is_refused() {
 }
 
 #[test]
-fn it_can_be_refused_and_taken_back_many_times_in_one_iteration() {
+fn it_can_be_refused_and_taken_back_many_times_in_one_iteration_and_leaves_no_memory_behind() {
     let path = Server::start().module_path();
     let server = plain();
     let mut client = server.connect();
@@ -147,13 +147,20 @@ fn it_can_be_refused_and_taken_back_many_times_in_one_iteration() {
     let bad = format!("MODULE LOAD {path} lease never");
     // The server finds out that there is no such option when the module has been initialised.
     let taken_back = format!("MODULE LOADEX {path} CONFIG fairlock.no 1");
-    for _ in 0..5 {
-        let replies = client.run_many([&bad, &taken_back, &bad, &taken_back, &taken_back]);
-        let ok = redis::Value::Okay;
-        assert!(!replies.contains(&ok), "{replies:?}");
-        // In another iteration, with what the last one has left to the event loop.
-        assert!(!client.run("MODULE LIST").contains("fairlock"));
-    }
+    let mut rounds = |number: usize| {
+        for _ in 0..number {
+            let replies = client.run_many([&bad, &taken_back, &bad, &taken_back, &taken_back]);
+            let ok = redis::Value::Okay;
+            assert!(!replies.contains(&ok), "{replies:?}");
+            // In another iteration, with what the last one has left to the event loop.
+            assert!(!client.run("MODULE LIST").contains("fairlock"));
+        }
+        let used = server.info("memory", "used_memory_dataset");
+        used.parse::<i64>().expect("a number of bytes")
+    };
+    let before = rounds(5);
+    let grown = rounds(20) - before;
+    assert!(grown < 100_000, "{grown} bytes");
     client.assert_reply(&format!("MODULE LOAD {path}"), "OK");
     client.run("DEL k");
     assert!(client.int("FAIRLOCK.ACQUIRE k b ENQUEUE") > 0);

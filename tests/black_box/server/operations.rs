@@ -120,21 +120,3 @@ fn a_full_server_refuses_to_lock_and_does_everything_that_frees() {
     client.assert_reply("FAIRLOCK.QUEUE k", "[]");
     client.assert_start("FAIRLOCK.INFO k", "[owner, e, holds, 1, ");
 }
-
-#[test]
-fn a_load_that_is_refused_leaves_no_memory_behind() {
-    let path = Server::start().module_path();
-    let server = Server::without_module(&["--enable-module-command", "yes"]);
-    let mut client = server.connect();
-    let mut rounds = |number: usize| {
-        for _ in 0..number {
-            client.assert_error(&format!("MODULE LOAD {path} lease never"), "ERR");
-            client.assert_error(&format!("MODULE LOADEX {path} CONFIG fairlock.no 1"), "ERR");
-        }
-        let used = server.info("memory", "used_memory_dataset");
-        used.parse::<i64>().expect("a number of bytes")
-    };
-    let before = rounds(5);
-    let grown = rounds(50) - before;
-    assert!(grown < 100_000, "{grown} bytes");
-}

@@ -36,18 +36,6 @@ fn ask(client: Client, owner: &str) -> Blocked {
 }
 
 #[test]
-fn a_woken_waiter_that_asks_while_the_server_sleeps_gets_the_lock() {
-    let server = server();
-    let client = two_behind_a_holder(&server, 600_000);
-    let mut wire = Wire::new(server.port);
-    // Its wake-up leaves only after the sleep: it may ask again at any time.
-    wire.send("FAIRLOCK.RELEASE k a\nDEBUG SLEEP 4");
-    sleep(STALL / 10);
-    let asked = ask(client, "p");
-    assert!(asked.int() > 0);
-}
-
-#[test]
 fn a_turn_counts_from_when_the_wake_up_has_left() {
     let server = server();
     let mut client = two_behind_a_holder(&server, 600_000);
@@ -131,40 +119,22 @@ fn a_waiter_of_which_only_the_score_is_known_outlives_a_stall() {
 }
 
 #[test]
-fn a_dead_waiter_loses_its_turn_all_the_same() {
-    let server = server();
-    let mut client = two_behind_a_holder(&server, 600_000);
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    client.int("FAIRLOCK.RELEASE k a");
-    server.while_stopped(|| sleep(STALL));
-    assert!(waiter.int() > 0);
-    client.assert_reply("FAIRLOCK.QUEUE k", "[]");
-}
-
-#[test]
-fn a_release_that_came_in_time_serves_a_waiter_whose_time_ended_unheard() {
+fn a_wait_that_ended_unheard_is_over_unless_a_release_came_in_time() {
     let server = server();
     let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 3000");
+    let [in_time, over] = ["k", "l"].map(|lock| {
+        client.int(&format!("FAIRLOCK.ACQUIRE {lock} a LEASE 600000"));
+        server.block(&format!("FAIRLOCK.ACQUIRE {lock} b WAIT 3000"))
+    });
     let released = server.while_stopped(|| {
         let released = Blocked::send_on(client, "FAIRLOCK.RELEASE k a");
         sleep(STALL);
         released
     });
     assert_eq!(released.reply(), "0");
-    assert!(waiter.int() > 0);
-}
-
-#[test]
-fn a_wait_that_ended_unheard_is_over_after_the_stall() {
-    let server = server();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 1000");
-    server.while_stopped(|| sleep(STALL));
-    assert_eq!(waiter.reply(), "(nil)");
-    client.assert_reply("FAIRLOCK.QUEUE k", "[]");
+    assert!(in_time.int() > 0);
+    assert_eq!(over.reply(), "(nil)");
+    assert_eq!(server.connect().run("FAIRLOCK.QUEUE l"), "[]");
 }
 
 #[test]
