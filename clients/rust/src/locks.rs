@@ -49,6 +49,11 @@ impl<T: Send + 'static> Call<T> {
     /// opened there stand still meanwhile.
     pub fn wait(mut self) -> Result<T> {
         let own = &self.core.thread;
+        if std::process::id() != own.1 {
+            self.is_ended = false; // Nothing is sent.
+            let text = "this Locks is the parent process's: make another after a fork";
+            return Err(Error::new(Kind::Argument, text));
+        }
         if Handle::try_current().is_ok_and(|here| here.id() == own.0.id()) {
             let text = "a hook cannot wait for the Locks that calls it: everything else would wait for the hook";
             return Err(Error::new(Kind::Argument, text));
@@ -87,7 +92,8 @@ impl<T: Send + 'static> Drop for Call<T> {
 }
 
 /// Tokio on a thread of the package's own, which ends with this: it renews what is held, and works for those who wait in threads.
-pub struct Thread(Handle, #[allow(dead_code)] watch::Sender<()>);
+/// Only this process has it: a forked child does not.
+pub struct Thread(Handle, u32, #[allow(dead_code)] watch::Sender<()>);
 
 impl Thread {
     pub(crate) fn start(keeper: Arc<Keeper>) -> Result<Self> {
@@ -105,7 +111,7 @@ impl Thread {
         let work = move || runtime.block_on(kept);
         let thread = thread::Builder::new().name("fairlock".to_owned());
         thread.spawn(work).map_err(refused)?;
-        Ok(Self(handle, alive))
+        Ok(Self(handle, std::process::id(), alive))
     }
 
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {

@@ -106,6 +106,29 @@ async fn a_thousand_tasks_hold_it_in_the_order_of_their_calls() {
 }
 
 #[test]
+#[allow(unsafe_code)]
+fn in_a_forked_child_nothing_waits_and_the_lock_is_the_parents() {
+    unsafe extern "C" {
+        safe fn fork() -> i32;
+        safe fn alarm(seconds: u32) -> u32;
+        safe fn waitpid(child: i32, status: &mut i32, options: i32) -> i32;
+    }
+    let locks = locks();
+    let held = locks.acquire("orders", None).wait().unwrap();
+    let child = fork();
+    if child == 0 {
+        alarm(10); // It ends a child that waits.
+        drop(held);
+        let error = locks.acquire("orders", None).wait().err().unwrap();
+        std::process::exit(i32::from(error.kind != Kind::Argument));
+    }
+    let mut status = -1;
+    assert_eq!(waitpid(child, &mut status, 0), child);
+    assert_eq!(status, 0);
+    held.release().wait().unwrap();
+}
+
+#[test]
 fn children_have_no_connection_of_their_parent() {
     if std::env::var("CHILD").is_ok() {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
