@@ -24,8 +24,8 @@ type owner struct {
 	session            bool  // The server renews the lease as long as the connection is open.
 }
 
-// A request for the lock without an answer. If it blocks, it may be carried out until the server is killed; else it was
-// before the client's next request, or never is.
+// A request for the lock without an answer. If it blocks, it may be carried out until the server or the connection is
+// killed; else it was before the client's next request, or never is.
 type ghost struct {
 	waits, blocked, session bool
 	from                    int64
@@ -44,14 +44,14 @@ var rules = map[string]rule{
 	"granted": (*step).granted, "done": (*step).granted, "left": (*step).released,
 	"not_now": (*step).denied, "not_held": (*step).denied,
 	"lost": (*step).unanswered, "never": (*step).unanswered, "refused": (*step).unanswered,
-	"kill": (*step).killed, "flush_all": (*step).freed, "delete": (*step).freed, "break": (*step).freed,
+	"kill": (*step).killed, "client_kill": (*step).killed, "flush_all": (*step).freed, "delete": (*step).freed, "break": (*step).freed,
 	"": (*step).seen,
 }
 
 // None if nothing is said of holders.
 func (e *step) ruleAt(lock int) rule {
-	isHere := e.Lock == lock && (e.Key == "" || e.Key == "lock") || e.Fault == "kill" || e.Fault == "flush_all"
-	if rule := rules[e.Answer+e.Fault]; rule != nil && isHere {
+	isHere := e.Lock == lock && (e.Key == "" || e.Key == "lock")
+	if rule := rules[e.Answer+e.Fault]; rule != nil && (isHere || slices.Contains(ofAllLocks, e.Fault)) {
 		return rule
 	}
 	if e.isLoss() && (e.client < 0 || e.asks[e.client].Session) {
@@ -60,7 +60,10 @@ func (e *step) ruleAt(lock int) rule {
 	return nil
 }
 
-var losses = []string{"lost", "never", "refused", "client_kill", "half_open", "failover"}
+var (
+	ofAllLocks = []string{"kill", "client_kill", "flush_all"}
+	losses     = []string{"lost", "never", "refused", "half_open", "failover"}
+)
 
 // Whether connections are gone with it, or may be: a client's, or all.
 func (l *line) isLoss() bool { return l.Call == "close" || slices.Contains(losses, l.Answer+l.Fault) }
@@ -171,15 +174,15 @@ func (e *step) disconnected(s *state) bool {
 	return true
 }
 
-// The server was killed and started again.
+// The server was killed and started again; or it has killed a client's connection.
 func (e *step) killed(s *state) bool {
 	e.disconnected(s)
 	for client, g := range s.ghosts {
-		if g.from < e.From {
+		if g.from < e.From && (e.client < 0 || e.client == client) {
 			s.exorcise(client)
 		}
 	}
-	if e.since < unknown {
+	if e.client < 0 && e.since < unknown {
 		s.floor, s.floorOf = e.floor, e.floorOf
 	}
 	if e.LostSince != nil {

@@ -38,8 +38,6 @@ pub enum Kind {
     Forgotten,
     /// WAIT was over long before the reply came.
     Late,
-    /// The lock was given to an owner whose connection was closed and that had not asked since.
-    GivenToAbsent,
     /// An error that no client should get here.
     UnexpectedError,
     /// There when all had gone.

@@ -19,7 +19,6 @@ pub fn check(part: &Part) -> Vec<Violation> {
     }
     found.extend(lost_grants(part));
     found.extend(stalls(part));
-    found.extend(given_to_absent(part));
     found
 }
 
@@ -136,50 +135,6 @@ fn is_disturbed(history: &History, client: usize, from: Micros, to: Micros) -> b
         // After a restart no waiter is taken for dead before a turn has passed.
         hit && fault.is_between(from.saturating_sub(history.turn), to)
     })
-}
-
-/// A client has closed its connection; later an observer sees it without the lock, and later still
-/// with it, and it had not asked again.
-fn given_to_absent(part: &Part) -> Vec<Violation> {
-    let mut found = Vec::new();
-    let (history, mine, sights) = (part.history, &part.calls, &part.sights);
-    for fault in &history.faults {
-        let Harm::ClientKill { client } = fault.harm else {
-            continue;
-        };
-        let next = (mine.iter())
-            .filter(|call| call.client == client && call.invoked > fault.from)
-            .map(|call| call.invoked)
-            .min()
-            .unwrap_or(Micros::MAX);
-        // The request may have been written before and not been read yet.
-        let lost = mine.iter().find(|call| {
-            call.client == client && call.invoked <= fault.from && fault.from <= call.answered
-        });
-        let is_blocked = lost.is_some_and(|call| call.answer == Answer::Lost && is_blocking(call));
-        if !is_blocked {
-            continue;
-        }
-        let first = sights.partition_point(|sight| sight.from <= fault.to);
-        let before_next = sights[first..].iter().take_while(|sight| sight.to < next);
-        let holds: Vec<bool> = before_next
-            .map(|sight| sight.holders.contains(&client))
-            .collect();
-        let without = holds.iter().position(|holds| !holds);
-        if let Some(without) = without
-            && holds[without..].contains(&true)
-            && !(history.faults.iter())
-                .any(|other| other.delays() && other.is_between(fault.from, fault.to + SOON))
-        {
-            found.push(Violation::of(
-                Kind::GivenToAbsent,
-                part.lock,
-                &[client],
-                fault.to,
-            ));
-        }
-    }
-    found
 }
 
 /// The least limit that each client has asked for.
