@@ -1,7 +1,6 @@
-//! Redisson's scripts and the packages' own (`clients/lua`) in one queue of a server without the module; and beside a
-//! command's waiter, of which a new master knows only the keys.
+//! Redisson's scripts and the packages' own (`clients/lua`) in one queue of a server without the module.
 
-use fairlock_testing::{Dice, Server, follow, lua, wait_until};
+use fairlock_testing::{Dice, Server, lua, wait_until};
 
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
 
@@ -10,7 +9,6 @@ fn asking(owner: &str) -> String {
     format!("LUA.ACQUIRE k {owner} ENQUEUE PATIENCE 600000 ONCE")
 }
 
-/// Redisson's scripts and the packages' in one queue of a server without the module.
 #[test]
 fn redissons_scripts_drop_no_waiter_of_the_packages() {
     let server = Server::without_module(&[]);
@@ -118,29 +116,6 @@ fn who_asks_late_in_the_turn_of_a_dead_head_costs_no_living_waiter_its_place() {
     assert!(!ask_as(&mut hand, "last"));
     assert_eq!(hand.queue(), "[living, last]");
     assert!(ask_as(&mut hand, "living"));
-}
-
-#[test]
-fn scripts_cost_a_poller_no_place_though_it_has_not_asked_at_the_new_master_yet() {
-    const POLL: &str = "FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 60000";
-    for asks in [false, true] {
-        let (master, replica) = (Server::start(), Server::start());
-        let mut hand = Hand::of(&replica);
-        follow(&replica, &master);
-        let mut client = master.connect();
-        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-        client.run(POLL);
-        client.assert_reply("WAIT 1 0", "1");
-        drop(master);
-        hand.client.assert_reply("REPLICAOF NO ONE", "OK");
-        if asks {
-            hand.client.run(POLL);
-        }
-        // By its client's clock the score of the head has passed.
-        hand.ahead = 3_600_000;
-        hand.lock("s", PATIENCE);
-        assert_eq!(hand.queue(), "[p, s]");
-    }
 }
 
 /// A holder gives the lock back. A waiter asks, and must wait, with this many milliseconds of the head's turn left.

@@ -9,12 +9,12 @@ use crate::lock::{self, Ask, Event, Millis, Now, Owner, Terms, WaitMode, Waiter,
 
 const LEASE: Millis = 1_000;
 
-fn request(owner: usize, wait: Wait, limit: u32) -> Request {
+fn request(owner: usize, wait: Wait) -> Request {
     Request {
         owner,
         slot: 0,
         wait,
-        limit,
+        limit: 1,
         lease: LEASE,
         patience: 3,
         once: false,
@@ -34,29 +34,22 @@ fn ask(owner: &[u8], wait: WaitMode) -> Ask<'_> {
     }
 }
 
-#[track_caller]
-fn after(mut world: World, actions: &[Action]) -> World {
-    for action in actions {
-        match world.after(Step::of(*action)) {
-            Ok((after, _)) => world = after,
-            Err(broken) => panic!("{action:?}: {broken}"),
-        }
-    }
-    world
-}
-
 #[test]
 fn a_score_that_another_client_has_set_far_off_is_set_right_and_a_blocked_waiters_not_too_often() {
     let steps = [
-        Action::Acquire(request(0, Wait::Try, 1)),
-        Action::Acquire(request(1, Wait::Block, 1)),
-        Action::Acquire(request(2, Wait::Poll, 1)),
+        Action::Acquire(request(0, Wait::Try)),
+        Action::Acquire(request(1, Wait::Block)),
+        Action::Acquire(request(2, Wait::Poll)),
         Action::SetScore(1, 1 << 40),
         Action::SetScore(2, 1 << 40),
         Action::Silence(1),
-        Action::Acquire(request(2, Wait::Poll, 1)),
+        Action::Acquire(request(2, Wait::Poll)),
     ];
-    let world = after(World::new(&LARGE), &steps);
+    let mut world = World::new(&LARGE);
+    for action in steps {
+        let after = world.after(Step::of(action));
+        (world, _) = after.unwrap_or_else(|broken| panic!("{action:?}: {broken}"));
+    }
     let scores = world.state.queue.iter().map(|(_, waiter)| waiter.score);
     let ahead: Vec<_> = scores.map(|score| score.since(world.now.wall())).collect();
     assert_eq!(ahead, [LEASE + 1_000, LEASE + 2 * 3]);

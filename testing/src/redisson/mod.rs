@@ -38,30 +38,9 @@ pub fn keys(lock: &str, latch: &str) -> [String; 5] {
 
 /// The words of a call of the newest release's script for a role, by its text, for an owner of a lock, with a lease, a
 /// patience and the client's time.
-pub fn call(role: &str, of: (&str, &str), latch: &str, times: [u64; 3]) -> Vec<String> {
-    let text = String::from_utf8(harvest::script(role).text.clone()).expect("a text");
-    words(["EVAL", &text], role, of, latch, times)
-}
-
-/// The same, by its digest.
-pub fn call_by_digest(role: &str, of: (&str, &str), latch: &str, times: [u64; 3]) -> Vec<String> {
-    words(
-        ["EVALSHA", &harvest::script(role).sha1],
-        role,
-        of,
-        latch,
-        times,
-    )
-}
-
-fn words(
-    begin: [&str; 2],
-    role: &str,
-    (lock, owner): (&str, &str),
-    latch: &str,
-    times: [u64; 3],
-) -> Vec<String> {
+pub fn call(role: &str, (lock, owner): (&str, &str), latch: &str, times: [u64; 3]) -> Vec<String> {
     let (script, keys) = (harvest::script(role), keys(lock, latch));
+    let text = String::from_utf8(script.text.clone()).expect("a text");
     let keys = script.keys_of(&keys);
     let [lease, patience, now] = times.map(|time| time.to_string());
     let argument = |name: &&str| match *name {
@@ -74,11 +53,17 @@ fn words(
         "latch" => "13500".to_owned(),
         _ => "0".to_owned(),
     };
-    let mut words = [begin[0], begin[1], &keys.len().to_string()]
-        .map(str::to_owned)
-        .to_vec();
+    let mut words = vec!["EVAL".to_owned(), text, keys.len().to_string()];
     words.extend_from_slice(keys);
     let names = arguments(role).iter().take(script.arguments);
     words.extend(names.map(argument));
+    words
+}
+
+/// The same, by its digest.
+pub fn call_by_digest(role: &str, of: (&str, &str), latch: &str, times: [u64; 3]) -> Vec<String> {
+    let mut words = call(role, of, latch, times);
+    let by_digest = ["EVALSHA".to_owned(), harvest::script(role).sha1.clone()];
+    words.splice(..2, by_digest);
     words
 }
