@@ -2,7 +2,7 @@
 //! server and natively on the other, leave the same holder, queue, lease, latch and messages, and get the same
 //! reply; and what the native form replicates makes the replica's data equal to its master's.
 //!
-//! Scores, and what is computed from them, go by the native form's own rules.
+//! What is computed from scores goes by the native form's own rules.
 //!
 //! Each case is one transaction (state, script, what is left), so that nothing else acts between.
 //! `DIFFERENTIAL_CASES` says how many cases there are for each release, `DIFFERENTIAL_SEED` which.
@@ -25,8 +25,6 @@ const BATCH: usize = 100;
 /// Milliseconds that two servers may differ by where their clocks come in: the second one runs a
 /// case after the first. To it comes what running them takes.
 const CLOCK: f64 = 1000.0;
-/// Milliseconds within which a case is run once it was made, however busy the machine.
-const MINUTE: f64 = 60_000.0;
 
 /// No grace for waiters that are found: it is a turn from the start. The module's own wake-ups are not heard by
 /// subscribers to [`WAKE_UPS`]: only those of scripts are compared.
@@ -160,7 +158,7 @@ fn agree(case: &Case, apart: f64, one: &Value, other: &Value) -> bool {
         one == other
             || clock && close(apart, one, other)
             || index == reply && told_by_rule(case, apart, one, other, others)
-            || index == reply + Case::SCORES && scored_by_rule(case, apart, one, other, others)
+            || index == reply + Case::SCORES && stay_for_others(case, apart, one, other)
     };
     ones.len() == others.len() && ones.iter().zip(others).enumerate().all(same)
 }
@@ -188,47 +186,30 @@ fn told_by_rule(case: &Case, apart: f64, lua: &Value, native: &Value, after: &[V
         _ => 0.0,
     };
     let position = position.and_then(|position| u32::try_from(position).ok());
-    position.is_some_and(|position| {
-        let by_position = lease + case.wait * f64::from(position);
+    position.zip(case.wait).is_some_and(|(position, wait)| {
+        let by_position = lease + wait * f64::from(position);
         // Not at once, at another's turn.
         let waits_for_turn = by_position == 0.0 && lock_is_free && *told > 0;
         let same = near(apart, by_position.min(to_float(i64::MAX)), to_float(*told));
-        case.goes_by_position && (same || waits_for_turn)
+        same || waits_for_turn
     })
 }
 
-/// Whether the scores follow the rules: those of others stay, and the caller's is that of a new queue.
-fn scored_by_rule(case: &Case, apart: f64, lua: &Value, native: &Value, after: &[Value]) -> bool {
+/// Whether the scores of the same waiters are there, and those of others stay. By which rule the caller's is set, the
+/// model has shown.
+fn stay_for_others(case: &Case, apart: f64, lua: &Value, native: &Value) -> bool {
     let (Value::Array(lua), Value::Array(native)) = (lua, native) else {
         return false;
     };
     let (lua, native) = (scores(lua), scores(native));
-    let lease = match answer(after, Case::LEASE) {
-        Some(Value::Int(lease)) => to_float(*lease).max(0.0),
-        _ => 0.0,
+    let stays = |(owner, score): &(String, f64)| {
+        let mut before = case.scores.iter();
+        before.any(|(other, before)| other == owner && near(apart, *before, *score))
     };
-    let members = |scores: &[(String, f64)]| -> Vec<String> {
+    let owners = |scores: &[(String, f64)]| -> Vec<String> {
         scores.iter().map(|(owner, _)| owner.clone()).collect()
     };
-    let stays = |owner: &str, score: f64| {
-        let mut before = case.scores.iter();
-        before.any(|(other, before)| other == owner && near(apart, *before, score))
-    };
-    let formed = |score: f64| {
-        let most = to_float(i64::MAX);
-        (1..=6).any(|position| {
-            let ahead = lease + case.wait * f64::from(position);
-            let by_client = (case.client + ahead).min(most);
-            // By the server's clock, where the client's had to be made up for; that has gone on since the
-            // case was made.
-            let by_server = (case.now + ahead).min(most);
-            near(apart, by_client, score) || (-apart..MINUTE).contains(&(score - by_server))
-        })
-    };
-    members(&lua) == members(&native)
-        && native
-            .iter()
-            .all(|(owner, score)| stays(owner, *score) || *owner == case.owner && formed(*score))
+    owners(&lua) == owners(&native) && native.iter().all(|of| of.0 == case.owner || stays(of))
 }
 
 /// The answer to one of the questions after the call.

@@ -19,14 +19,8 @@ pub struct Case {
     pub goes_by_the_clock: bool,
     /// The caller of the script.
     pub owner: String,
-    /// What it adds to scores, if it joins the queue.
-    pub wait: f64,
-    /// The time by its clock.
-    pub client: f64,
-    /// The time by the server's.
-    pub now: f64,
-    /// The script tells a waiter that asks again when the one before it is over (3.11.1 to 3.31.0).
-    pub goes_by_position: bool,
+    /// Its patience, if the script tells a waiter that asks again when the one before it is over (3.11.1 to 3.31.0).
+    pub wait: Option<f64>,
     /// The waiters' scores before the call.
     pub scores: Vec<(String, f64)>,
 }
@@ -89,14 +83,8 @@ impl Case {
             "leave" | "renew" => owner,
             _ => arguments.get(1).map_or(owner, String::as_str),
         };
-        let number = |index: usize| arguments.get(index).and_then(|text| text.parse().ok());
-        let wait = match script.role {
-            "lock" if is_oldest(script) => 5000.0,
-            "lock" | "lock-non-reentrant" => number(2).unwrap_or(0.0),
-            _ => 0.0,
-        };
-        let client = number(clock(script));
         let goes_by_position = script.role == "lock" && matches!(script.text.len(), 1453 | 1474);
+        let wait = arguments.get(2).filter(|_| goes_by_position);
         let [lock, queue, scores, _, latch] = &keys;
         for question in [
             format!("HGETALL {lock}"),
@@ -116,10 +104,7 @@ impl Case {
             commands,
             goes_by_the_clock,
             owner: caller.to_owned(),
-            wait,
-            client: client.unwrap_or(0.0),
-            now: now.to_string().parse().expect("a number"),
-            goes_by_position,
+            wait: wait.and_then(|wait| wait.parse().ok()),
             scores: known,
         }
     }

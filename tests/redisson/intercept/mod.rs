@@ -6,7 +6,7 @@ use fairlock_testing::redisson;
 use fairlock_testing::redisson::harvest::{SCRIPTS, script};
 use fairlock_testing::{Client, Server, follow, show, wait_until};
 
-use crate::hand::now;
+use crate::hand::{Hand, now};
 use crate::interception::Interception;
 
 fn intercepting(options: &[&str]) -> Server {
@@ -110,6 +110,7 @@ fn an_argument_that_is_no_number_or_no_time_to_live_is_left_to_lua() {
 #[test]
 fn the_oldest_forms_reply_as_the_oldest_scripts() {
     let server = intercepting(&[]);
+    let mut hand = Hand::of(&server);
     let mut client = server.connect();
     let renew = "EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 k 30000 a:1";
     client.assert_reply(renew, "0");
@@ -120,6 +121,13 @@ fn the_oldest_forms_reply_as_the_oldest_scripts() {
     let lock = format!("EVALSHA c10436d1a94338a33b5ca6ac6f483f6b92193d48 3 {keys} 30000 b:1");
     assert_eq!(code(&client.run(&format!("{lock} 999 1000"))), "NOSCRIPT");
     assert!(client.int(&format!("{lock} 1000 1000")) > 0);
+    client.int(&format!("{lock} 301000 1000"));
+    // The newest passes the patience itself.
+    hand.waits(["c:1"]);
+    for (owner, patience) in [("b:1", 300_000), ("c:1", 2 * 300_000)] {
+        let of_lease = hand.patience_left(owner) - patience;
+        assert!((0..=30_000).contains(&of_lease), "{owner}: {of_lease}");
+    }
 }
 
 /// `k` and `{k}` have one queue.
