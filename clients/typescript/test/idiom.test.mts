@@ -1,15 +1,12 @@
 // What is idiom in JavaScript and TypeScript.
 
 import assert from 'node:assert/strict';
-import { execFile, fork } from 'node:child_process';
-import cluster from 'node:cluster';
+import { execFile } from 'node:child_process';
 import { EventEmitter, once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { Worker } from 'node:worker_threads';
 import { Cluster, Redis } from 'ioredis';
 import { Redis as Valkey } from 'iovalkey';
 import { createClient, createClientPool, createCluster, createSentinel } from 'redis';
@@ -151,21 +148,6 @@ test('a signal ends a wait with its reason', async (t) => {
     assert.equal((await locks.info('a')).waiting, 0);
     await assert.rejects(locks.acquire('a', { signal }), own);
   });
-});
-
-test('children and workers have connections of their own', async (t) => {
-  const { locks, url } = await one(t);
-  const [kept, held] = [await locks.acquire('kept'), await locks.acquire('a')];
-  const child = fileURLToPath(new URL('./child.mjs', import.meta.url));
-  cluster.setupPrimary({ exec: child, args: [url, 'a'] });
-  const children = [fork(child, [url, 'a']), fork(child, [url, 'a']), cluster.fork().process, new Worker(child, { workerData: [url, 'a'] })];
-  const tokens = Promise.all(children.map((each) => once(each, 'message')));
-  await until('they wait', async () => (await locks.info('a')).waiting === children.length);
-  await held.release();
-  const all = [held.token, ...(await tokens).flatMap(([token]) => token as number)];
-  assert.equal(new Set(all).size, children.length + 1);
-  assert.equal(Math.min(...all), held.token);
-  assert.equal((await locks.info('kept')).owner, kept.owner);
 });
 
 test('a renewal that is refused is told by a warning', async (t) => {
