@@ -129,24 +129,6 @@ fn in_a_forked_child_nothing_waits_and_the_lock_is_the_parents() {
 }
 
 #[test]
-fn children_have_no_connection_of_their_parent() {
-    if std::env::var("CHILD").is_ok() {
-        let open = std::fs::read_dir("/proc/self/fd").unwrap();
-        let links = open.filter_map(|each| std::fs::read_link(each.unwrap().path()).ok());
-        let sockets = links.filter(|link| link.to_string_lossy().starts_with("socket:"));
-        assert_eq!(sockets.count(), 0);
-        return;
-    }
-    let locks = locks();
-    let held = locks.acquire("orders", None).wait().unwrap();
-    let mut child = Command::new(std::env::current_exe().unwrap()); // This test once more.
-    let test = ["children_have_no_connection_of_their_parent", "--exact"];
-    let output = child.args(test).env("CHILD", "").output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    held.renew(None).wait().unwrap();
-}
-
-#[test]
 fn a_loss_is_told_also_where_nobody_reads_what_is_printed() {
     if std::env::var("RENEWS").is_ok() {
         let lease = Duration::from_millis(500);
@@ -197,16 +179,6 @@ fn renewing_by_hand_fails_when_the_lease_ends_also_behind_a_renewal_under_way() 
         assert_eq!(failed.kind, Kind::LockLost(Cause::Lease));
         run::<()>("CLIENT UNPAUSE");
     }
-}
-
-#[test]
-fn a_call_can_be_waited_for_in_a_thread_of_another_runtime() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let locks = locks();
-        let held = locks.acquire("orders", None).wait().unwrap();
-        held.release().wait().unwrap();
-    });
 }
 
 #[test]
