@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 
-from servers import LONGEST, spawn, until
+from servers import LONGEST, Trouble, spawn, until
 
 ROOT = pathlib.Path(__file__).parents[2]
 # By name: the language, whether calls are started in the order of the lines, and how many callers are many.
@@ -87,7 +87,7 @@ def urls_of(kind, addrs, username="", password=None, tls=None, **_):
     return {"urls": urls, "url": f"{scheme}-sentinel://{access}{','.join(addrs)}#locks" if kind == "sentinel" else urls[0]}
 
 
-class Failed(Exception):
+class Failed(Trouble):
     """What a package has answered a call with, which failed."""
 
     def __init__(self, fields):

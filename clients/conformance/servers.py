@@ -180,28 +180,17 @@ class Servers:
     def go_on(self, name="a"):
         self.servers[name].process.send_signal(signal.SIGCONT)
 
-    def move(self, slot, name):
-        """As `redis-cli --cluster reshard` moves a slot."""
-        with self.moving(slot, name):
-            pass
-
     @contextlib.contextmanager
-    def moving(self, slot, name):
-        """Meanwhile its keys are at the new node, which does not own it yet."""
-        target = self.port(name)
-        masters = {self.port(each): call(self.port(each), "CLUSTER", "MYID") for each in "abc"}
-        source = next(port for port in masters if self._has_slot(port, masters[port], slot))
-        call(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", masters[source])
-        call(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", masters[target])
-        while keys := call(source, "CLUSTER", "GETKEYSINSLOT", slot, 100):
-            call(source, "MIGRATE", HOST, target, "", 0, 5000, "KEYS", *keys)
+    def moving(self, slot, source, target):
+        """As `redis-cli --cluster reshard` moves a slot; meanwhile its keys are at the new node, which does not own it yet."""
+        masters = {each: call(self.port(each), "CLUSTER", "MYID") for each in "abc"}
+        call(self.port(target), "CLUSTER", "SETSLOT", slot, "IMPORTING", masters[source])
+        call(self.port(source), "CLUSTER", "SETSLOT", slot, "MIGRATING", masters[target])
+        while keys := call(self.port(source), "CLUSTER", "GETKEYSINSLOT", slot, 100):
+            call(self.port(source), "MIGRATE", HOST, self.port(target), "", 0, 5000, "KEYS", *keys)
         yield
-        for port in [target, source, *(set(masters) - {target, source})]:
-            call(port, "CLUSTER", "SETSLOT", slot, "NODE", masters[target])
-
-    @staticmethod
-    def _has_slot(port, me, slot):
-        return any(first <= slot <= last and master[2] == me for first, last, master, *_ in call(port, "CLUSTER", "SLOTS"))
+        for each in [target, source, *(masters.keys() - {target, source})]:
+            call(self.port(each), "CLUSTER", "SETSLOT", slot, "NODE", masters[target])
 
     def fail_over(self):
         """Kills a, and waits for the new master."""

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from driving import CLIENTS, ROOT, Failed
 from servers import LONGEST, until
-from view import AT_ONCE, LONG, release_as_they_come, release_in_turn, rule_of, waiting
+from view import AT_ONCE, LONG, release_in_turn, rule_of, waiting
 
 pytestmark = pytest.mark.module
 LEASE = 30
@@ -144,28 +144,3 @@ def test_r71a_no_role(driver, servers, name):
     held = locks.acquire(name)
     held.renew()
     held.release()
-
-
-def test_r71b_wake_ups_cut(driver, plain, name):
-    """No module: waiters that are cut off from their wake-ups listen anew, and get the lock."""
-    view, locks = plain.view(), driver.new(plain.client(), lease=LONG, patience=LONG)
-    held = locks.acquire(name)
-    calls = [locks.begin(name) for _ in range(3)]
-    view.waits(name, 3)
-    assert view.run("CLIENT", "KILL", "TYPE", "pubsub") > 0
-    view.waits(name, 3)
-    held.release()
-    release_as_they_come(calls, longest=AT_ONCE)
-
-
-def test_r71c_forgotten(driver, plain, name):
-    """A server that has forgotten the scripts gets them again."""
-    locks = driver.new(plain.client())
-    locks.acquire(name).release()
-    plain.at().script_flush()
-    held = locks.acquire(name)
-    plain.at().script_flush()
-    held.renew()
-    plain.at().script_flush()
-    held.release()
-    assert plain.view().is_free(name)
