@@ -23,8 +23,6 @@ pub enum Way {
     Trying,
     /// Redisson's script, which leaves no token.
     Script,
-    /// ACQUIRE and RELEASE in one MULTI.
-    Transaction,
 }
 
 /// How many holders a request tolerates, the one that asks included.

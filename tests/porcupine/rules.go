@@ -103,10 +103,7 @@ func (e *step) granted(s *state) bool {
 		is.certain = is.certain && (!e.Once && !isRenewal || e.certainly(was))
 		is.session, is.lease = true, min(e.Lease, was.lease)
 	}
-	if e.put(s, is); e.Way == "transaction" {
-		// The same transaction has released one hold.
-		s.owners[e.client] = is.doubted()
-	}
+	e.put(s, is)
 	return true
 }
 

@@ -229,27 +229,18 @@ impl Actor {
         }
     }
 
-    /// The words of a command as they are sent on this connection. A script is sent by its text, for a server that was
-    /// restarted does not know it.
-    fn words(&self, words: &[&str]) -> Vec<String> {
-        let command = words
-            .first()
-            .and_then(|name| name.strip_prefix("FAIRLOCK."));
-        match command {
+    /// A script is sent by its text, for a server that was restarted does not know it.
+    fn exchange(&mut self, words: &[&str]) -> Result<Reply, Gone> {
+        let wire = self.wire.as_mut().ok_or(Gone)?;
+        match words[0].strip_prefix("FAIRLOCK.") {
             Some(command) if self.by_scripts => {
                 let mut call = lua::call(words);
                 "EVAL".clone_into(&mut call[0]);
                 call[1].clone_from(&lua::script(command).text);
-                call
+                wire.ask(&strs(&call))
             }
-            _ => words.iter().map(|word| (*word).to_owned()).collect(),
+            _ => wire.ask(words),
         }
-    }
-
-    fn exchange(&mut self, words: &[&str]) -> Result<Reply, Gone> {
-        let words = self.words(words);
-        let wire = self.wire.as_mut().ok_or(Gone)?;
-        wire.ask(&strs(&words))
     }
 
     /// Closes the connection, and says so.

@@ -88,7 +88,6 @@ fn call(asked: &str, answer: &str, invoked: Micros, answered: Micros) -> Call {
         ("polls", Way::Polling),
         ("tries", Way::Trying),
         ("script", Way::Script),
-        ("transaction", Way::Transaction),
     ];
     let request = if let Some((_, way)) = way.iter().find(|(word, _)| is(word)) {
         Request::Acquire {

@@ -100,7 +100,6 @@ const SOON: Micros = 700_000;
 
 /// All that is wrong with a history.
 pub fn check(history: &History) -> Vec<Violation> {
-    let unexpected = |call| unexpected(history, call);
     let mut found: Vec<Violation> = history.calls.iter().filter_map(unexpected).collect();
     let locks: BTreeSet<usize> = (history.calls.iter().map(|call| call.lock))
         .chain(history.sights.iter().map(|sight| sight.lock))
@@ -143,23 +142,12 @@ const EXPECTED: [&str; 9] = [
     "MISCONF",
 ];
 
-/// What the error of a transaction begins with that took the lock, and could not release it.
-pub const HALF_A_TRANSACTION: &str = "half a transaction";
-
-fn unexpected(history: &History, call: &Call) -> Option<Violation> {
+fn unexpected(call: &Call) -> Option<Violation> {
     let Answer::Refused(error) = &call.answer else {
         return None;
     };
     // A script reports what its commands report, in words of its own.
     let is_expected = EXPECTED.iter().any(|code| error.contains(code));
-    // The server's time stands still in a transaction: if the clock is set back by more than a lease meanwhile, the
-    // lease is over as soon as it begins.
-    let is_torn = error.starts_with(HALF_A_TRANSACTION)
-        && history.faults.iter().any(|fault| {
-            let is_step = matches!(fault.harm, Harm::ClockStep { .. });
-            is_step && fault.is_between(call.invoked, call.answered)
-        });
-    let is_expected = is_expected || is_torn;
     (!is_expected).then(|| Violation {
         text: error.clone(),
         ..Violation::of(
