@@ -81,27 +81,6 @@ fn a_killed_server_comes_back_with_the_same_lock_and_its_replica_has_it_with_the
 }
 
 #[test]
-fn owners_that_come_back_find_their_place() {
-    let (server, mut client) = Server::connected_with(AOF);
-    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiters: Vec<_> = ["b", "c"]
-        .map(|owner| server.block(&format!("FAIRLOCK.ACQUIRE k {owner}")))
-        .into();
-    drop(client);
-    let server = server.kill_and_restart();
-    drop(waiters);
-    let mut client = server.connect();
-    let c = server.block("FAIRLOCK.ACQUIRE k c");
-    let d = server.block("FAIRLOCK.ACQUIRE k d");
-    let b = server.block("FAIRLOCK.ACQUIRE k b");
-    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[b, c, d]");
-    for (holder, waiter) in [("a", b), ("b", c), ("c", d)] {
-        client.assert_reply(&format!("FAIRLOCK.RELEASE k {holder}"), "0");
-        assert!(waiter.int() > token);
-    }
-}
-
-#[test]
 fn the_queue_of_a_free_lock_belongs_to_the_name_of_two_whose_owners_come_back() {
     // By Redisson's rule for names the locks `k` and `{k}` have one queue.
     for (used, other) in [("{k}", "k"), ("k", "{k}")] {

@@ -161,21 +161,6 @@ fn lease_ends_and_reaped_waiters_are_counted_and_announced() {
 }
 
 #[test]
-fn a_session_that_ends_is_a_release() {
-    let server = announcing(&[]);
-    let (mut holder, mut client) = (server.connect(), server.connect());
-    let found = told(&server, || {
-        holder.int("FAIRLOCK.ACQUIRE k a SESSION");
-        drop(holder);
-        wait_until("the lock is free", || client.run("EXISTS k") == "0");
-    });
-    assert_eq!(
-        found,
-        "acquire k, release k; acquisitions_immediate +1, releases +1"
-    );
-}
-
-#[test]
 fn a_lease_that_ends_without_waiters_is_counted() {
     let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 20");
