@@ -42,23 +42,6 @@ fn a_replica_shows_no_holder_whose_lease_is_over() {
 }
 
 #[test]
-fn a_reader_asking_for_the_lock_finds_its_own_ended_lease_ended() {
-    let (_server, mut client) = Server::connected_with(&["--enable-debug-command", "yes"]);
-    client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
-    // In a transaction no timer can notice it before. What has ended is not held again, but anew.
-    let replies = client.at_once(&[
-        "FAIRLOCK.ACQUIRE k b SHARED LEASE 1",
-        "DEBUG SLEEP 0.05",
-        "FAIRLOCK.ACQUIRE k b SHARED LEASE 600000",
-        "HGET k b",
-    ]);
-    let words: Vec<&str> = replies.trim_matches(['[', ']']).split(", ").collect();
-    let token = |index: usize| words[index].parse::<i64>().expect("a token");
-    assert!(token(2) > token(0), "{replies}");
-    assert_eq!(words[3], "1");
-}
-
-#[test]
 fn renew_is_by_owner_and_the_key_lasts_as_long_as_the_last_lease() {
     let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 100000");
@@ -70,20 +53,4 @@ fn renew_is_by_owner_and_the_key_lasts_as_long_as_the_last_lease() {
     assert!((100_000..=200_000).contains(&client.int("PTTL k")));
     // The other key outlives it.
     assert!(client.int("PTTL redisson_lock_shared:{k}") >= client.int("PTTL k"));
-}
-
-#[test]
-fn sessions_that_end_with_their_connection_take_their_holders_out_and_no_other() {
-    let (server, mut client) = Server::connected();
-    client.int("FAIRLOCK.ACQUIRE k a SHARED 21 LEASE 600000");
-    let mut holder = server.connect();
-    let ask = |n| format!("FAIRLOCK.ACQUIRE k r{n} SHARED 21 SESSION LEASE 600000");
-    holder.run_many((0..20).map(ask));
-    let next = server.block("FAIRLOCK.ACQUIRE k c SHARED 21 LEASE 600000");
-    drop(holder);
-    next.int();
-    wait_until("all have ended", || {
-        owners(&client.run("FAIRLOCK.HOLDERS k")) == ["a", "c"]
-    });
-    assert_eq!(server.count("session_locks"), 0);
 }
