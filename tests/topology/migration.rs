@@ -133,25 +133,6 @@ fn a_lock_that_is_released_while_half_of_it_has_moved_goes_to_the_head_when_all_
 }
 
 #[test]
-fn a_lease_that_ends_on_the_way_serves_the_head_when_the_lock_has_arrived() {
-    let cluster = two_masters(&[]);
-    let home = &cluster.masters[HOME];
-    let mut client = home.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = home.block("FAIRLOCK.ACQUIRE k b");
-    let moving = begin(&cluster);
-    let keys = lua::keys("k");
-    moving.keys(&keys[1..]);
-    // Only now is it short, so that it does not end before.
-    client.assert_reply("PEXPIRE k 300", "1");
-    wait_until("the lease has ended", || client.run("DBSIZE") == "0");
-    moving.keys(&keys[..1]);
-    moving.finish();
-    assert_eq!(waiter.reply(), LEFT);
-    assert!(cluster.masters[AWAY].connect().int("FAIRLOCK.ACQUIRE k b") > 0);
-}
-
-#[test]
 fn a_waiter_whose_time_is_up_or_who_hangs_up_on_the_way_costs_one_turn() {
     let cluster = two_masters(&["--fairlock.turn", "200"]);
     let home = &cluster.masters[HOME];
