@@ -60,14 +60,16 @@ fn many_on_one_connection_are_all_renewed() {
 fn other_holders_and_connections_do_not_end_it() {
     let (server, mut client) = Server::connected();
     let mut holder = server.connect();
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
+    holder.run_many(["FAIRLOCK.ACQUIRE k a SESSION LEASE 3600"; 2]);
     let mut other = server.connect();
     other.int("FAIRLOCK.ACQUIRE other b SESSION");
     other.assert_reply("FAIRLOCK.ACQUIRE k b NOWAIT SESSION", "(nil)");
+    // It takes its own hold with it.
+    other.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
     drop(other);
     client.wait_for("EXISTS other", "0");
     renewed(&mut client, "k", 1);
-    assert_eq!(client.holders("k"), "[a, 1]");
+    assert_eq!(client.holders("k"), "[a, 2]");
 }
 
 /// By whoever ends that: then the session neither ends nor renews the next hold.

@@ -1,30 +1,8 @@
 //! CLIENT PAUSE.
 
-use std::time::{Duration, Instant};
-
 use fairlock_testing::{Blocked, Client, Server, wait_until};
 
 use crate::scene::{AOF, QUEUE};
-
-#[test]
-fn a_lease_that_ends_while_writes_are_paused_is_acted_on_after_the_pause() {
-    for mode in ["WRITE", "ALL"] {
-        let (server, mut client) = Server::connected();
-        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-        let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-        // One behind the other, so that the lease does not end before the pause.
-        client.run("MULTI");
-        client.run("PEXPIRE k 150");
-        client.run(&format!("CLIENT PAUSE 600 {mode}"));
-        let start = Instant::now();
-        client.assert_reply("EXEC", "[1, OK]");
-        assert!(waiter.int() > 0);
-        let elapsed = start.elapsed();
-        // The server counts whole milliseconds: the one in which it began may be nearly over.
-        assert!(elapsed >= Duration::from_millis(599), "{mode}: {elapsed:?}");
-        assert_eq!(client.holders("k"), "[b, 1]");
-    }
-}
 
 #[test]
 fn nothing_is_written_while_writes_are_paused() {
