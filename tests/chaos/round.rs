@@ -13,8 +13,9 @@ use crate::harm::Harmer;
 use crate::history::{Answer, EXCLUSIVE, History, Recorder, Request};
 use crate::plan::{Disk, plan};
 use crate::porcupine;
+use crate::wire::Wire;
 use crate::witness;
-use crate::world::{Load, World, command};
+use crate::world::{Load, World};
 
 /// The length of a turn, in milliseconds.
 const TURN: u64 = 3000;
@@ -51,7 +52,7 @@ pub fn run(disk: Disk, seed: u64, milliseconds: u64) -> Vec<Violation> {
     harmer.carry_out(&plan(seed, disk, milliseconds));
     finish(&world, threads, LAST_WAIT);
     witness.join().expect("no panic in the witness");
-    let left = left_behind(&world, harmer.master());
+    let left = left_behind(harmer.master());
     world.recorder.with(|history| history.left_behind = left);
     verdict(
         &world,
@@ -91,16 +92,17 @@ pub fn finish(world: &World, threads: Vec<JoinHandle<()>>, wait: Duration) {
 }
 
 /// What is there that should not be, once everything had the time to go.
-pub fn left_behind(world: &World, server: &Server) -> Vec<String> {
+pub fn left_behind(server: &Server) -> Vec<String> {
     let start = Instant::now();
     let longest = Duration::from_millis(2 * LEASE + 2 * TURN);
     loop {
-        let mut left = Vec::new();
-        if let Some(keys) = command(world, &["KEYS", "*"]) {
-            let keys = keys.items().iter().map(|key| key.text().into_owned());
-            // A token is kept where it is ahead of the clock: after a failover, or a step back.
-            left.extend(keys.filter(|key| !key.starts_with("fairlock_token:")));
-        }
+        let keys = Wire::connect(server.port).and_then(|mut wire| wire.ask(&["KEYS", "*"]));
+        let keys = keys.expect("the server is there");
+        let keys = keys.items().iter().map(|key| key.text().into_owned());
+        // A token is kept where it is ahead of the clock: after a failover, or a step back.
+        let mut left: Vec<_> = keys
+            .filter(|key| !key.starts_with("fairlock_token:"))
+            .collect();
         for gauge in [
             "blocked_clients",
             "session_locks",

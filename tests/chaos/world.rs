@@ -6,10 +6,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fairlock_testing::Server;
-use fairlock_testing::resp::Reply;
 
 use crate::history::Recorder;
-use crate::wire::{Gone, Handle, Wire};
+use crate::wire::{Handle, Wire};
 
 /// How busy the clients are; milliseconds, drawn below these limits.
 #[derive(Clone, Copy, Debug)]
@@ -174,14 +173,4 @@ pub fn client_of(owner: &str) -> Option<usize> {
 /// The name of one of a lock's keys, as Redisson has it.
 pub fn key(prefix: &str, lock: usize) -> String {
     format!("redisson_lock_{prefix}:{{{}}}", lock_name(lock))
-}
-
-/// Runs a command until the server has carried it out; the reply.
-pub fn command(world: &World, words: &[&str]) -> Option<Reply> {
-    loop {
-        match world.connect()?.ask(words) {
-            Ok(reply) => return Some(reply),
-            Err(Gone) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
 }

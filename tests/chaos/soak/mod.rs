@@ -50,7 +50,7 @@ fn memory_and_descriptors_stay_where_they_are() {
     let (rows, found) = rows(&world, &server, seconds);
     finish(&world, threads, LAST_WAIT);
     witness.join().expect("no panic in the witness");
-    let left = left_behind(&world, &server);
+    let left = left_behind(&server);
     assert!(left.is_empty(), "left behind: {left:?}");
     assert!(found.is_empty(), "{} violations: {found:?}", found.len());
     probe::is_flat(&rows);
