@@ -1,7 +1,8 @@
-"""Which rows run for which clients, and what they are given."""
+"""Which rows run for which clients, what they are given, and the matrix at the end."""
 
 import itertools
 import os
+import pathlib
 import re
 import subprocess
 
@@ -10,7 +11,9 @@ from driving import CLIENTS, NOT_CANCELLED, Driver, command_of
 from servers import Servers
 
 numbers = itertools.count()
+MODES = ("module", "scripts")
 drivers = {}  # the one of this process, by client: the next test has it, too
+cells = {}  # of the matrix: (row, client, mode) to its marks, each with a reason
 
 
 def pytest_addoption(parser):
@@ -32,6 +35,10 @@ def clients_of(config):
     return [client for client, (language, *_) in CLIENTS.items() if {client, language} & chosen]
 
 
+def row_of(function):
+    return re.match(r"test_r(\d\d[a-z]?)_", function)[1]
+
+
 def pytest_generate_tests(metafunc):
     if "client" in metafunc.fixturenames:
         is_module_only = any(metafunc.definition.iter_markers("module"))
@@ -42,16 +49,19 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_modifyitems(config, items):
-    rows = config.getoption("--rows").split()
-    items[:] = [item for item in items if is_chosen(item, rows)]
-
-
-def is_chosen(item, rows):
-    if "client" not in item.fixturenames:
-        return not rows
-    row = re.match(r"test_r(\d\d[a-z]?)_", item.originalname)[1]
-    is_for_any = item.callspec.params["client"] in CLIENTS  # Some rows are for no client in a mode.
-    return is_for_any and (not rows or row in rows or row[:2] in rows)
+    rows, chosen = config.getoption("--rows").split(), []
+    for item in items:
+        if "client" not in item.fixturenames:
+            chosen += [] if rows else [item]
+            continue
+        row, client, mode = row_of(item.originalname), item.callspec.params["client"], item.callspec.params["mode"]
+        if client not in CLIENTS:  # The row is for no client in this mode.
+            continue
+        if rows and row not in rows and row[:2] not in rows:
+            continue
+        item.user_properties.append(("cell", [row, client, mode]))
+        chosen.append(item)
+    items[:] = chosen
 
 
 @pytest.fixture
@@ -153,3 +163,45 @@ def certificates(tmp_path_factory):
 def pytest_sessionfinish():
     for each in drivers.values():
         each.kill()
+
+
+# The matrix.
+
+
+def pytest_runtest_logreport(report):
+    cell = dict(report.user_properties).get("cell")
+    if cell is None or (report.when != "call" and report.passed):
+        return
+    mark, why = {"passed": "+", "failed": "F"}.get(report.outcome), None
+    if report.skipped and hasattr(report, "wasxfail"):
+        mark, why = "k", f"known: {report.wasxfail}"
+    elif report.skipped:
+        mark, why = "-", str(report.longrepr[2]).removeprefix("Skipped: ")
+    cells.setdefault(tuple(cell), {})[mark] = why
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if hasattr(config, "workerinput") or not cells:
+        return
+    text = matrix()
+    pathlib.Path(os.environ["CONFORMANCE_TARGET"], "matrix.txt").write_text(text)
+    terminalreporter.write(f"\n{text}")
+
+
+def matrix():
+    """Row by package: + passed, F failed, k known to fail, - not applicable. Reasons below."""
+    clients = [client for client in CLIENTS if any(cell[1] == client for cell in cells)]
+    width, notes, lines = max(map(len, clients)) + 2, {}, []
+    lines.append("row  " + "".join(client.ljust(width) for client in clients) + "(with the module, by scripts)")
+    for (row, client, _), marks in cells.items():
+        for mark in marks.keys() & {"k", "-"}:
+            notes.setdefault((row, marks[mark]), set()).add(client)
+    for row in sorted({row for row, _, _ in cells}):
+        line = row.ljust(5)
+        for client in clients:
+            of_modes = [cells.get((row, client, mode), {}) for mode in MODES]
+            line += " ".join(next((mark for mark in "Fk+-" if mark in marks), " ") for marks in of_modes).ljust(width)
+        lines.append(line.rstrip())
+    lines += ["", "+ passed, F failed, k known to fail, - not applicable"]
+    lines += [f"{row} {why}: {', '.join(sorted(clients))}" for (row, why), clients in sorted(notes.items())]
+    return "\n".join(lines) + "\n"
