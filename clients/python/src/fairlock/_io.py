@@ -123,9 +123,8 @@ class Io:
     core: Any
     held: Any  # makes the user's side of a Hold
 
-    def __init__(self, client: Any, library: Any) -> None:
-        if not issubclass(type(client), (library.Redis, library.RedisCluster)):  # Mocks claim to be instances of anything.
-            raise TypeError(f"Locks wants a {library.__name__}.Redis or RedisCluster, not {client!r}")
+    def __init__(self, client: Any, library: Any, other: Any) -> None:
+        check_client(client, library, other)
         self.client, self.where = client, describe(client)
         self.is_cluster = isinstance(client, library.RedisCluster)
         self.begin()
@@ -255,6 +254,19 @@ class Io:
                         listener.is_over = True
                         await listener.send("UNSUBSCRIBE")  # The reader gets the answer, and ends.
         self.listeners.clear()
+
+
+def check_client(client: Any, library: Any, other: Any) -> None:
+    """By its type, since mocks claim to be anything."""
+    kind, pool, wanted = type(client), getattr(client, "connection_pool", None), f"Locks wants a {library.__name__}.Redis or RedisCluster"
+    if issubclass(kind, (other.Redis, other.RedisCluster)):
+        raise TypeError(f"{wanted}; the other flavour of fairlock takes this one: {client!r}")
+    if issubclass(kind, library.RedisCluster):
+        return
+    if not issubclass(kind, library.Redis) or issubclass(kind, library.client.Pipeline) or not isinstance(pool, library.ConnectionPool):
+        raise TypeError(f"{wanted}, not {client!r}")
+    if not getattr(pool, "is_master", True):
+        raise TypeError(f"{wanted} of a master, not of a replica: {client!r}")
 
 
 def describe(client: Any) -> str:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
 import redis
+import redis.asyncio
 import redis.exceptions as redis_errors
 
 from ._asks import Ask
@@ -194,7 +195,7 @@ class Locks(AnyLocks[Held, Held | None, Info]):
     """
 
     def __init__(self, client: redis.Redis | redis.RedisCluster, **options: Unpack[LocksOptions]) -> None:
-        self._begin(Threads(client, redis), Held, options)
+        self._begin(Threads(client, redis, redis.asyncio), Held, options)
 
     @contextlib.contextmanager
     def __call__(self, name: str | bytes, **options: Unpack[LockOptions]) -> Iterator[Held]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Coroutine
 from types import TracebackType
 from typing import Any, Unpack
 
+import redis as blocking
 import redis.asyncio as redis
 import redis.exceptions as redis_errors
 
@@ -197,7 +198,7 @@ class Locks(AnyLocks[Coroutine[Any, Any, Held], Coroutine[Any, Any, Held | None]
     """
 
     def __init__(self, client: redis.Redis | redis.RedisCluster, **options: Unpack[LocksOptions]) -> None:
-        self._begin(Tasks(client, redis), Held, options)
+        self._begin(Tasks(client, redis, blocking), Held, options)
 
     @contextlib.asynccontextmanager
     async def __call__(self, name: str | bytes, **options: Unpack[LockOptions]) -> AsyncIterator[Held]:
