@@ -25,11 +25,12 @@ function clientOf({ kind, addrs, username, password, readTimeout, tls, map }) {
   return (IS_IOREDIS ? ofIoredis : ofNodeRedis)(kind, addrs.map(addressOf), user, readTimeout, files, Object.fromEntries(addresses));
 }
 
+// What a client makes of types and order, such as `stringNumbers` and `asap`, is for the package to undo.
 function ofIoredis(kind, at, user, commandTimeout, tls, natMap) {
   const options = { retryStrategy: () => 100, enableReadyCheck: !user.username, commandTimeout, tls, ...user };
   const sentinel = { sentinels: at, name: 'locks', sentinelTLS: tls, enableTLSForSentinelMode: Boolean(tls), ...options };
   const client = kind === 'cluster' ? new Cluster(at, { redisOptions: options, natMap, enableReadyCheck: !user.username })
-    : new Redis(kind === 'sentinel' ? sentinel : { ...at[0], ...options });
+    : new Redis(kind === 'sentinel' ? sentinel : { ...at[0], ...options, stringNumbers: true });
   return client.on('error', () => {});
 }
 
@@ -38,7 +39,7 @@ function ofNodeRedis(kind, at, user, socketTimeout, tls, nodeAddressMap) {
   const rootNodes = at.map((socket) => ({ socket }));
   const client = kind === 'cluster' ? createCluster({ rootNodes, defaults: options, nodeAddressMap })
     : kind === 'sentinel' ? createSentinel({ name: 'locks', sentinelRootNodes: at, nodeClientOptions: options, sentinelClientOptions: { socket: options.socket }, masterPoolSize: 4 })
-      : createClient({ ...options, socket: { ...options.socket, ...at[0] } });
+      : createClient({ ...options, RESP: 3, commandOptions: { asap: true }, socket: { ...options.socket, ...at[0] } });
   client.on('error', () => {}).connect().catch(() => {}); // Commands wait for that.
   return client;
 }

@@ -77,34 +77,6 @@ for (const disableClientInfo of [false, true]) {
   });
 }
 
-test('info tells of a session by RESP3, too', async (t) => {
-  const { locks } = await one(t, { RESP: 3 });
-  await locks.acquire('a', { session: true });
-  assert.equal((await locks.info('a')).session, true);
-});
-
-test('info has numbers, also by an ioredis that makes strings of them', async (t) => {
-  const { url, locks } = await one(t);
-  const client = new Redis(url, { stringNumbers: true });
-  const others = new Locks(client);
-  const { token } = await locks.acquire('a');
-  assert.equal((await others.info('a')).token, token);
-  await others.close();
-  client.disconnect();
-});
-
-test('callers keep their order, also by a client that sends the last command first', async (t) => {
-  const { locks } = await one(t, { commandOptions: { asap: true } });
-  const order: number[] = [];
-  const all = await locks.run('a', async () => {
-    const waiting = [0, 1, 2].map((each) => locks.run('a', () => order.push(each)));
-    await until('they wait', async () => (await locks.info('a')).waiting === 3);
-    return { waiting };
-  });
-  await Promise.all(all.waiting);
-  assert.deepEqual(order, [0, 1, 2]);
-});
-
 test('options are checked in plain JavaScript, too', async (t) => {
   const { locks, url } = await one(t);
   const wrong: unknown[] = [null, 5, 'wait', { waitt: 3 }, { lease: '5000' }, { signal: {} }, { hooks: {} }, { toString: 1 }];

@@ -15,8 +15,8 @@ export async function until(what: string, condition: () => Promise<unknown>): Pr
 }
 
 /** The server, which is empty: its URL, and a Locks. */
-export async function one(test: TestContext, options = {}): Promise<{ url: string; locks: Locks }> {
-  const client = await createClient({ ...options, url: ADDRESS }).connect();
+export async function one(test: TestContext): Promise<{ url: string; locks: Locks }> {
+  const client = await createClient({ url: ADDRESS }).connect();
   await client.flushAll();
   const locks = new Locks(client);
   test.after(async () => {
