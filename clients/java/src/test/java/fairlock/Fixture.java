@@ -14,6 +14,7 @@ import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import javax.tools.ToolProvider;
+import org.junit.jupiter.api.function.Executable;
 
 /** What the tests share: the server that scripts/clients/java starts, and a Locks at it. The rows of all languages are in clients/conformance. */
 abstract class Fixture {
@@ -37,24 +38,16 @@ abstract class Fixture {
         }
     }
 
-    interface Work {
-        void run() throws Exception;
-    }
-
     /** In a thread of its own: what it throws, or null. */
-    static CompletableFuture<Throwable> begin(Work work) {
-        CompletableFuture<Throwable> failure = new CompletableFuture<>();
-        Thread thread = new Thread(() -> {
+    static CompletableFuture<Throwable> begin(Executable work) {
+        return CompletableFuture.supplyAsync(() -> {
             try {
-                work.run();
-                failure.complete(null);
+                work.execute();
+                return null;
             } catch (Throwable error) {
-                failure.complete(error);
+                return error;
             }
-        });
-        thread.setDaemon(true);
-        thread.start();
-        return failure;
+        }, thread -> new Thread(thread).start());
     }
 
     void waits(String lock, int callers) {
