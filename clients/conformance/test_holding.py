@@ -26,13 +26,17 @@ def test_r02_block(locks, view, name, fail, is_lost, error):
 
 
 def test_r11_renewed(locks, view, name, mode):
-    """Held for more than two leases, with one token; so is a session, which the server itself renews: INFO says so."""
+    """Held for more than two leases, with one token; so is a session, which the server itself renews: INFO says so. Its connection closes with the
+    release."""
     for options in [{}] + [{"session": True}] * (mode == "module"):
         held = locks.acquire(name, lease=4.5, **options)
         assert held.lost(9.5) is None and view.info(name)["token"] == held.token
         assert bool(view.info(name).get("session")) == bool(options)
+        before = {each["id"] for each in view.clients()}
         held.release()
-    assert view.is_free(name)
+        assert view.is_free(name)
+    if mode == "module":
+        until("the session's connection is closed", lambda: before - {each["id"] for each in view.clients()})
 
 
 def test_r12_not_renewed(locks, view, name):

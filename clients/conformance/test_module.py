@@ -38,20 +38,6 @@ def test_r21_connection(driver, own, name):
         held.release()
 
 
-def test_r23_waits(driver, own, name):
-    """A session waits; release frees the lock at once and closes its connection."""
-    view, locks = own.view(), driver.new(own.client())
-    first = locks.acquire(name)
-    (call,) = waiting(locks, view, name, 1, session=True, lease=LEASE)
-    first.release()
-    held = call.result()
-    assert view.info(name)["session"] == 1
-    before = len(view.clients())
-    held.release()
-    assert view.is_free(name)
-    until("its connection is closed", lambda: len(view.clients()) < before)
-
-
 def test_r23b_released_when_checked(locks, view, name):
     """A session that is released while it is checked was not lost."""
     for _ in range(3):

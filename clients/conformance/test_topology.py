@@ -11,8 +11,8 @@ from view import AT_ONCE, LONG, release_in_turn, waiting
 
 
 def test_r31_sentinel(driver, servers, name):
-    """Sentinel, the master is killed: the holder renews at the new one, which has no replica, and two waiters get the lock in order. A lock that the
-    new one lacks is lost with cause `notheld` at the next renewal."""
+    """Sentinel, the master is killed: the holder renews at the new one, which has no replica that must confirm, and two waiters get the lock in
+    order. A lock that the new one lacks is lost with cause `notheld` at the next renewal."""
     group = servers("sentinel")
     locks = driver.new(group.client())
     held, gone = locks.acquire(name, lease=LONG), locks.acquire(f"{name}:gone")
@@ -200,25 +200,6 @@ def test_r47_braces(driver, shared, mode):
     """Cluster: a name such as `a{b` is CrossSlot."""
     failed = driver.new(shared("cluster", mode).client()).fails("a{b")
     assert (failed.type, failed.code) == ("CrossSlot", "CROSSSLOT")
-
-
-@pytest.mark.module
-def test_r62b_asked_anew(driver, servers, name):
-    """Sentinel, the master has no replica at the first ask, but the next master has: there it must confirm, or NotReplicated."""
-    group = servers("sentinel")
-    group.kill("b")
-    until("it is disconnected", lambda: group.at().role()[2] == [])
-    locks = driver.new(group.client(), sync_timeout=0.1)
-    locks.acquire(name, wait=60).release()
-    group.start("b")
-    until("it follows again", lambda: group.at().role()[2] != [])
-    group.fail_over()
-    group.start("a")
-    group.at().replicaof(HOST, group.port("b"))
-    until("the old master follows", lambda: group.at("b").role()[2] != [])
-    locks.acquire(name, wait=60).release()
-    group.stop("a")
-    assert locks.fails(name, wait=5).type == "NotReplicated"
 
 
 def test_r64_new_master(driver, servers, name):
