@@ -80,7 +80,7 @@ def test_r44_nothing_listens(driver, own, name):
     address and, as its cause, the first failure. A server that starts in time is used."""
     driver.new(own.client()).acquire(name).release()  # A process that is only starting has no time for a failure.
     own.kill()
-    locks, hasty, other = driver.new(own.client(), retry_timeout=LONG), driver.new(own.client(), retry_timeout=0.3), f"{name}:other"
+    locks, hasty, other = driver.new(own.client(), retry_timeout=LONG), driver.new(own.client(), retry_timeout=0.3, command_timeout=2), f"{name}:other"
     call, at = locks.begin(name), str(own.port("a"))
     assert hasty.fails(name).type == "Unavailable"
     for failed in hasty.fails(other), locks.fails(other, wait=8), locks.begin(other, op="tryAcquire").failure():

@@ -23,7 +23,6 @@ import fakeredis
 import pytest
 import redis
 import redis.asyncio
-import redis.asyncio.retry
 import redis.asyncio.sentinel
 import redis.backoff
 import redis.retry
@@ -376,28 +375,6 @@ def test_a_connection_that_is_cut_while_it_is_read_ends_quietly(error):
     listener = Listener(SimpleNamespace(mutex=Mutex, receive=fails), pool, connection)
     finish(listener.read())
     assert listener.is_over
-
-
-def test_what_the_library_tries_again_for_longer_than_a_command_may_take_is_told(monkeypatch):
-    limits, timeout = [], asyncio.timeout
-
-    def limit(seconds):
-        limits.append(timeout(seconds))
-        return limits[-1]
-
-    class Pause(redis.backoff.AbstractBackoff):
-        def compute(self, _):
-            limits[-1].reschedule(0)  # The time for the command is over now.
-            return 600
-
-    async def main():
-        client = redis.asyncio.Redis(port=1, retry=redis.asyncio.retry.Retry(Pause(), 1))
-        async with client, fairlock.aio.Locks(client) as locks:
-            with pytest.raises(fairlock.NotInTime, match="refused"):
-                await locks.acquire("orders", wait=0.1)
-
-    monkeypatch.setattr(asyncio, "timeout", limit)
-    asyncio.run(main())
 
 
 def test_tasks_need_no_server():
