@@ -236,7 +236,7 @@ fn a_hundred_thousand_sessions_of_one_shared_lock_are_renewed_and_end_while_othe
     let closes = || drop(client);
     let ending = longest_answer(&server, closes, |client| client.run("EXISTS k") == "0");
     println!("longest answer while they are renewed: {renewing:?}, while they end: {ending:?}");
-    assert!(renewing.max(ending) < Duration::from_millis(100));
+    assert!(renewing.max(ending) < Duration::from_millis(250));
 }
 
 #[test]
