@@ -103,15 +103,14 @@ test-valgrind: setup-tests ## The black-box tests with the server under valgrind
 	FAIRLOCK_TEST_WRAPPER="valgrind -q --soname-synonyms=somalloc=*jemalloc* --leak-check=full --num-callers=30 \
 	    --show-leak-kinds=definite --errors-for-leak-kinds=definite --child-silent-after-fork=yes" cargo test --locked --test black_box
 
-bench: setup-tests ## Measure fairlock beside others, and write docs/benchmarks.md
-	@scripts/setup --bench
+bench: setup-tests ## Measure fairlock beside others, and write docs/benchmarks.md; BENCH=--quick: less, printed only
+	@[ -n "$(BENCH)" ] || scripts/setup --bench
 	cargo build --release --locked --workspace
-	@$(dir $(MODULE))fairlock-bench
+	@$(dir $(MODULE))fairlock-bench $(BENCH)
 
 instructions: setup-tests ## Count the instructions of a pair and of a hand-off (docs/performance.md)
 	@scripts/setup --counts
-	cargo build --release --locked --workspace
-	@$(dir $(MODULE))fairlock-bench instructions
+	@$(MAKE) --no-print-directory bench BENCH=instructions
 
 export DESTDIR prefix bindir datadir mandir moduledir confdir
 INSTALL = MODULE="$(MODULE)" COMPANION="$(dir $(MODULE))fairlock" scripts/package/install

@@ -9,36 +9,50 @@ use crate::plot::Line;
 use crate::report::Report;
 use crate::server::Server;
 
-/// How often each contestant is measured.
-pub const ROUNDS: usize = 3;
-/// How long each measurement takes.
-pub const WINDOW: Duration = Duration::from_secs(1);
-
 /// A run of the benchmarks.
-#[derive(Default)]
 pub struct Bench {
+    /// Shorter and smaller, for daily use.
+    pub quick: bool,
+    /// How often each contestant is measured.
+    pub rounds: usize,
+    /// How long each measurement takes.
+    pub window: Duration,
     pub report: Report,
     /// The lines of the picture: hand-offs a second by the number of clients.
     pub lines: Vec<Line>,
 }
 
-/// Lets a crowd work for a time, or a little longer if it is slow, and measures it.
-pub fn measure(server: &Server, crowd: &mut Crowd) -> Result<Sample> {
-    /// The fewest units that make a figure.
-    const FEWEST: u64 = 8;
-    // What was interrupted before gets going again.
-    crowd.run(WINDOW / 10)?;
-    let (done, cpu, start) = (crowd.done(), server.process_cpu()?, Instant::now());
-    crowd.run(WINDOW)?;
-    crowd.run_while(Duration::from_secs(30), |crowd| {
-        crowd.done() < done + FEWEST
-    })?;
-    let (cpu, elapsed) = (server.process_cpu()? - cpu, start.elapsed().as_secs_f64());
-    let done = float(crowd.done() - done);
-    Ok(Sample {
-        rate: done / elapsed,
-        cpu: cpu * 1e6 / done,
-    })
+impl Bench {
+    /// A run that has not begun.
+    pub fn new(quick: bool) -> Self {
+        let (rounds, window) = if quick { (1, 200) } else { (3, 1000) };
+        Self {
+            quick,
+            rounds,
+            window: Duration::from_millis(window),
+            report: Report::default(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// Lets a crowd work for a time, or a little longer if it is slow, and measures it.
+    pub fn measure(&self, server: &Server, crowd: &mut Crowd) -> Result<Sample> {
+        /// The fewest units that make a figure.
+        const FEWEST: u64 = 8;
+        // What was interrupted before gets going again.
+        crowd.run(self.window / 10)?;
+        let (done, cpu, start) = (crowd.done(), server.process_cpu()?, Instant::now());
+        crowd.run(self.window)?;
+        crowd.run_while(Duration::from_secs(30), |crowd| {
+            crowd.done() < done + FEWEST
+        })?;
+        let (cpu, elapsed) = (server.process_cpu()? - cpu, start.elapsed().as_secs_f64());
+        let done = float(crowd.done() - done);
+        Ok(Sample {
+            rate: done / elapsed,
+            cpu: cpu * 1e6 / done,
+        })
+    }
 }
 
 /// Far below 2^53.

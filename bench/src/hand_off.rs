@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Contest, ROUNDS, measure};
+use crate::bench::{Bench, Contest};
 use crate::postgres::{Postgres, installed};
 use crate::report::{beside, in_thousands, spread};
 use crate::ring::gather::{self, Gather};
@@ -38,50 +38,60 @@ type Contests = [Contest; SIZES.len()];
 
 /// Runs the scene.
 pub fn run(bench: &mut Bench) -> Result<()> {
-    let postgres = installed()
+    let most = if bench.quick { 100 } else { 10_000 };
+    let sizes: Vec<u32> = SIZES.into_iter().filter(|size| *size <= most).collect();
+    let programs = installed().filter(|_| !bench.quick);
+    if programs.is_none() {
+        eprintln!(
+            "PostgreSQL's advisory lock is left out: no PostgreSQL server is installed, or the run is quick.",
+        );
+    }
+    let postgres = programs
         .map(|programs| Postgres::start(&programs))
         .transpose()?;
-    if postgres.is_none() {
-        eprintln!("PostgreSQL's advisory lock is left out: no PostgreSQL server is installed.");
-    }
     let mut contests: Vec<(&str, Contests)> = Vec::new();
     contests.extend(WAYS.map(|(name, ..)| (name, Contests::default())));
     contests.push((POSTGRES, Contests::default()));
-    for round in 1..=ROUNDS {
-        for (place, clients) in SIZES.into_iter().enumerate() {
+    for round in 1..=bench.rounds {
+        for (place, clients) in sizes.iter().enumerate() {
             for ((name, kind, gather), (_, contests)) in WAYS.into_iter().zip(&mut contests) {
                 eprintln!("{name}, {clients} clients, round {round}");
                 // Each on a new server: no client of another contest is left.
                 let mut server = Server::start(kind)?;
-                let mut crowd = gather(&mut server, clients)?;
-                contests[place].push(measure(&server, &mut crowd)?);
+                let mut crowd = gather(&mut server, *clients)?;
+                contests[place].push(bench.measure(&server, &mut crowd)?);
             }
-            if let Some(postgres) = postgres.as_ref().filter(|_| clients <= MOST_OF_POSTGRES) {
+            if let Some(postgres) = postgres.as_ref().filter(|_| *clients <= MOST_OF_POSTGRES) {
                 eprintln!("{POSTGRES}, {clients} clients, round {round}");
-                let sample = postgres.hand_off(clients)?;
+                let sample = postgres.hand_off(*clients)?;
                 contests[WAYS.len()].1[place].push(sample);
             }
         }
     }
     for (name, contests) in &contests {
-        let contests = SIZES.iter().zip(contests);
+        let contests = sizes.iter().zip(contests);
         let points = contests.map(|(size, of)| (f64::from(*size), of.rate.median()));
         let points: Vec<_> = points.filter(|(_, rate)| rate.is_finite()).collect();
         if DRAWN.contains(name) && !points.is_empty() {
             bench.lines.push((name, points));
         }
     }
-    report(bench, &contests);
+    report(bench, &sizes, &contests);
     Ok(())
 }
 
-fn report(bench: &mut Bench, contests: &[(&str, Contests)]) {
-    let sizes = SIZES.map(|size| in_thousands(&size.to_string()));
-    let mut header = vec!["clients"];
-    header.extend(sizes.iter().map(String::as_str));
+fn report(bench: &mut Bench, sizes: &[u32], contests: &[(&str, Contests)]) {
+    let sizes: Vec<String> = sizes
+        .iter()
+        .map(|size| in_thousands(&size.to_string()))
+        .collect();
+    let header: Vec<&str> = ["clients"]
+        .into_iter()
+        .chain(sizes.iter().map(String::as_str))
+        .collect();
     let rows = |cell: &dyn Fn(usize, &Contest) -> String| -> Vec<Vec<String>> {
         let rows = contests.iter().map(|(name, contests)| {
-            let cells = contests.iter().enumerate();
+            let cells = contests.iter().take(sizes.len()).enumerate();
             let cells = cells.map(|(place, contest)| cell(place, contest));
             [(*name).to_owned()].into_iter().chain(cells).collect()
         });

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use fairlock_testing::redisson::{NEWEST, folder};
 
-use crate::bench::{Bench, Contest, ROUNDS, Sample, WINDOW};
+use crate::bench::{Bench, Contest, Sample};
 use crate::report::{show, spread};
 use crate::server::{Kind, Server};
 
@@ -31,19 +31,23 @@ const LOADS: [(&str, usize, &str); 4] = [
 
 /// Runs the scene.
 pub fn run(bench: &mut Bench) -> Result<()> {
+    if bench.quick {
+        // A JVM takes longer to warm up than a quick run may last.
+        return Ok(());
+    }
     let servers: Result<Vec<Server>> = SERVERS.iter().map(|kind| Server::start(*kind)).collect();
     let servers = servers?;
     let mut jvm = Jvm::start(&servers)?;
     let mut contests: Vec<[Contest; CONTESTANTS.len()]> = vec![Default::default(); LOADS.len()];
     // In round 0 the JVM's compiler gets warm. Another contestant begins in each round, because the first one after
     // another load has an advantage.
-    for round in 0..=ROUNDS {
+    for round in 0..=bench.rounds {
         for ((what, threads, locks), contests) in LOADS.into_iter().zip(&mut contests) {
             for place in 0..CONTESTANTS.len() {
                 let place = (place + round) % CONTESTANTS.len();
                 let (maker, client) = CONTESTANTS[place];
                 eprintln!("Redisson in a JVM, {what}, round {round}");
-                let time = 3 * WINDOW.as_millis();
+                let time = 3 * bench.window.as_millis();
                 let order = format!("{client} {threads} {locks} {maker} {time}");
                 let sample = jvm.run(&order, &servers[client])?;
                 if round > 0 {

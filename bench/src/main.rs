@@ -1,4 +1,5 @@
-//! Measures fairlock beside Redisson's scripts and the server's own commands: what `make bench` runs.
+//! Measures fairlock beside Redisson's scripts and the server's own commands: what `make bench` and `make bench BENCH=--quick`
+//! run.
 //!
 //! - [`crowd`]: a client of many connections that is never the limit;
 //! - [`server`]: what is measured;
@@ -27,28 +28,58 @@ mod uncontended;
 use std::num::NonZero;
 
 use anyhow::{Result, bail};
+use clap::Parser;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 
 use bench::Bench;
 
-const SCENES: [fn(&mut Bench) -> Result<()>; 3] = [uncontended::run, hand_off::run, jvm::run];
+/// Measures fairlock beside Redisson's scripts and the server's own commands.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Less of everything, and nothing written.
+    #[arg(long)]
+    quick: bool,
+    /// Only this scene (uncontended, hand-off, jvm), and nothing written. With `instructions`: only rows with this in
+    /// their names.
+    #[arg(long)]
+    only: Option<String>,
+    /// `instructions`: counts those of uncontended pairs and of hand-offs with callgrind instead.
+    part: Option<String>,
+}
+
+type Scene = (&'static str, fn(&mut Bench) -> Result<()>);
+
+const SCENES: [Scene; 3] = [
+    ("uncontended", uncontended::run),
+    ("hand-off", hand_off::run),
+    ("jvm", jvm::run),
+];
 
 const PICTURE: &str = "docs/hand-off.svg";
 
 fn main() -> Result<()> {
+    let Arguments { quick, only, part } = Arguments::parse();
     allow_many_files()?;
     keep_off_the_servers_core();
-    match std::env::args().nth(1).as_deref() {
-        Some("instructions") => return instructions::run(),
+    match part.as_deref() {
+        Some("instructions") => {
+            return instructions::run(only.as_deref().unwrap_or_default());
+        }
         Some(other) => bail!("{other}: only instructions can be counted"),
         None => (),
     }
-    let mut bench = Bench::default();
+    let mut bench = Bench::new(quick);
+    let is_written = !quick && only.is_none();
     let mut loudest: f64 = 0.0;
-    for run in SCENES {
-        loudest = loudest.max(quiet::other_work()?);
+    for (name, run) in SCENES {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
+        if is_written {
+            loudest = loudest.max(quiet::other_work()?);
+        }
         run(&mut bench)?;
     }
     println!("{}", bench.report.markdown());
@@ -59,11 +90,13 @@ fn main() -> Result<()> {
             quiet::MOST
         );
     }
-    bench.report.write(".".as_ref())?;
-    let axes = ["clients", "hand-offs a second"];
-    let title = "Hand-offs of one lock";
-    plot::draw(PICTURE.as_ref(), title, axes, &bench.lines)?;
-    println!("Written: docs/benchmarks.md, {PICTURE}.");
+    if is_written {
+        bench.report.write(".".as_ref())?;
+        let axes = ["clients", "hand-offs a second"];
+        let title = "Hand-offs of one lock";
+        plot::draw(PICTURE.as_ref(), title, axes, &bench.lines)?;
+        println!("Written: docs/benchmarks.md, {PICTURE}.");
+    }
     Ok(())
 }
 

@@ -18,7 +18,7 @@ const NOW: u64 = 1_790_000_000_000;
 
 /// The expected answer to a command.
 #[derive(Clone, Copy, Debug)]
-enum Answer {
+pub enum Answer {
     /// Exactly this integer.
     Is(i64),
     /// An integer above 0.
@@ -51,7 +51,7 @@ pub struct Batches {
 
 impl Batches {
     /// Batches of pairs. `commands` encodes those of a pair; `answers` are the expected ones.
-    fn new(answers: &[Answer], commands: impl Fn(&mut Vec<u8>, usize)) -> Self {
+    pub fn new(answers: &[Answer], commands: impl Fn(&mut Vec<u8>, usize)) -> Self {
         let batch = |index| {
             let mut out = Vec::new();
             let pairs = index * PAIRS..(index + 1) * PAIRS;
@@ -111,26 +111,13 @@ pub enum Manner {
     RedisPy,
     /// The packages' scripts.
     OwnScripts,
-    /// `FAIRLOCK.ACQUIRE ... SHARED NOWAIT` and `FAIRLOCK.RELEASE` by owners of one lock, which another reader holds.
-    Shared,
-}
-
-const LOCK: &[u8] = b"lock";
-
-/// The words by which an owner becomes a reader for ten minutes.
-pub fn reader(owner: &str) -> [&[u8]; 7] {
-    let [acquire, shared, nowait] = [&b"FAIRLOCK.ACQUIRE"[..], b"SHARED", b"NOWAIT"];
-    let owner = owner.as_bytes();
-    [acquire, LOCK, owner, shared, nowait, b"LEASE", b"600000"]
 }
 
 /// A connection that does nothing but pairs.
 pub fn pairs(manner: Manner, connection: u32) -> Batches {
     let owner = &format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a{connection:04}:42")[..];
     let answers: &[Answer] = match manner {
-        Manner::Fairlock | Manner::OwnScripts | Manner::Shared => {
-            &[Answer::Positive, Answer::Is(0)]
-        }
+        Manner::Fairlock | Manner::OwnScripts => &[Answer::Positive, Answer::Is(0)],
         Manner::Set | Manner::RedisPy => &[Answer::Text, Answer::Is(1)],
         Manner::Redisson => &[Answer::Nil, Answer::Is(1), Answer::Is(1)],
     };
@@ -142,10 +129,6 @@ pub fn pairs(manner: Manner, connection: u32) -> Batches {
             Manner::Fairlock => {
                 encode(out, &[b"FAIRLOCK.ACQUIRE", name, id, b"NOWAIT"]);
                 encode(out, &[b"FAIRLOCK.RELEASE", name, id]);
-            }
-            Manner::Shared => {
-                encode(out, &reader(key));
-                encode(out, &[b"FAIRLOCK.RELEASE", LOCK, name]);
             }
             Manner::Set => {
                 encode(out, &set);

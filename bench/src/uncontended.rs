@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Contest, ROUNDS, measure};
+use crate::bench::{Bench, Contest};
 use crate::crowd::Crowd;
 use crate::pairs::{Manner, PAIRS, pairs};
 use crate::report::{show, spread};
@@ -36,13 +36,13 @@ pub const CONTESTANTS: [(&str, Manner, Kind); 6] = [
 /// Runs the scene.
 pub fn run(bench: &mut Bench) -> Result<()> {
     let mut contests: [Contest; CONTESTANTS.len()] = Default::default();
-    for round in 1..=ROUNDS {
+    for round in 1..=bench.rounds {
         for ((name, manner, kind), contest) in CONTESTANTS.into_iter().zip(&mut contests) {
             eprintln!("{name}, round {round}");
             let server = Server::start(kind)?;
             let members = (0..CONNECTIONS).map(|number| pairs(manner, number));
             let mut crowd = Crowd::connect(server.address(), members)?;
-            contest.push(measure(&server, &mut crowd)?);
+            contest.push(bench.measure(&server, &mut crowd)?);
         }
     }
     let fairlock = &contests[0];

@@ -14,10 +14,13 @@ const TIMES: u64 = 4_000;
 /// What clients do, and the instructions of the server for a hand-off, for each number of clients.
 pub type Row = (&'static str, [f64; CLIENTS.len()]);
 
-/// Counts them.
-pub fn rows() -> Result<Vec<Row>> {
+/// Counts those whose names contain `only`.
+pub fn rows(only: &str) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (name, kind, gather) in WAYS {
+        if !name.contains(only) {
+            continue;
+        }
         let mut row = [0.0; CLIENTS.len()];
         for (instructions, clients) in row.iter_mut().zip(CLIENTS) {
             eprintln!("hand-offs among {clients}: {name}");

@@ -1,7 +1,7 @@
 //! How many instructions of the server a step takes, and in which of its functions: counted by
 //! callgrind, so that two runs agree to a tenth of a percent however busy the machine is.
 //!
-//! - here: uncontended pairs;
+//! - here: uncontended pairs, and other clients' traffic;
 //! - [`hand_off`]: a lock that many clients want;
 //! - [`callgrind`]: a server that is counted.
 
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::crowd::Crowd;
-use crate::pairs::{Manner, pairs, reader};
+use crate::crowd::{Crowd, encode};
+use crate::pairs::{Answer, Batches, Manner, pairs};
 use crate::report::show;
-use crate::server::Kind;
+use crate::server::{Kind, Server};
 use crate::uncontended::CONTESTANTS;
 
 use callgrind::{Callgrind, Counts};
@@ -50,45 +50,48 @@ const AREAS: [(&str, &str); 12] = [
     ("... telling WATCH and caches", "RM_SignalModifiedKey"),
 ];
 
-/// Counts, and prints a table of totals, one of where fairlock's go, and one of hand-offs.
-pub fn run() -> Result<()> {
+/// Counts, and prints a table of totals, one of where fairlock's go, and one of hand-offs: the rows whose names
+/// contain `only`.
+pub fn run(only: &str) -> Result<()> {
     let mut rows = Vec::new();
-    let mut fairlock = Counts::default();
+    let [mut exclusive, mut shared] = [Counts::default(), Counts::default()];
+    let timed = CONTESTANTS.map(|(name, manner, kind)| (name, kind, Step::Pair(manner)));
+    let redisson = Step::Pair(Manner::Redisson);
+    let reader = "ACQUIRE SHARED NOWAIT, RELEASE, beside another reader";
     let others = [
         (
             "Redisson's scripts, interception off",
-            Manner::Redisson,
             Kind::Module,
+            redisson,
         ),
-        (
-            "ACQUIRE SHARED NOWAIT, RELEASE, beside another reader",
-            Manner::Shared,
-            Kind::Module,
-        ),
+        (reader, Kind::Module, Step::Shared),
+        ("GET, SET without the module", Kind::Plain, Step::Traffic),
+        ("GET, SET with the module", Kind::Module, Step::Traffic),
     ];
-    for (name, manner, kind) in CONTESTANTS.into_iter().chain(others) {
+    for (name, kind, step) in timed.into_iter().chain(others) {
+        if !name.contains(only) {
+            continue;
+        }
         eprintln!("{name}");
         let mut callgrind = Callgrind::start(kind)?;
-        let server = &mut callgrind.server;
-        if manner == Manner::Shared {
-            let _: i64 = server.run(&reader("another"))?;
-        }
-        let crowd = Crowd::connect(server.address(), [pairs(manner, 1)].into_iter())?;
+        let crowd = steps(&mut callgrind.server, step)?;
         let counts = count(callgrind, crowd, TIMES)?;
         rows.push((name, counts.total()));
-        if manner == Manner::Fairlock {
-            fairlock = counts;
+        match step {
+            Step::Pair(Manner::Fairlock) => exclusive = counts,
+            Step::Shared => shared = counts,
+            _ => (),
         }
     }
-    let hand_offs = hand_off::rows()?;
+    let hand_offs = hand_off::rows(only)?;
     println!("| pair | instructions |\n|---|---|");
     for (name, instructions) in rows {
         println!("| {name} | {} |", show(instructions));
     }
-    println!("\n| of ACQUIRE and RELEASE | instructions | functions |\n|---|---|---|");
+    println!("\n| of ACQUIRE and RELEASE | instructions | SHARED | functions |\n|---|---|---|---|");
     for (what, functions) in AREAS {
-        let instructions = show(fairlock.area(functions));
-        println!("| {what} | {instructions} | `{functions}` |");
+        let [exclusive, shared] = [&exclusive, &shared].map(|counts| show(counts.area(functions)));
+        println!("| {what} | {exclusive} | {shared} | `{functions}` |");
     }
     let [two, few, many] = hand_off::CLIENTS;
     println!(
@@ -99,6 +102,34 @@ pub fn run() -> Result<()> {
         println!("| {name} | {two} | {few} | {many} |");
     }
     Ok(())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Pair(Manner),
+    Shared,
+    Traffic,
+}
+
+/// A connection that does nothing but such steps.
+fn steps(server: &mut Server, step: Step) -> Result<Crowd> {
+    if step == Step::Shared {
+        let _: i64 = server.run(&reader(b"another"))?;
+    }
+    let steps = match step {
+        Step::Pair(manner) => pairs(manner, 1),
+        Step::Shared => Batches::new(&[Answer::Positive, Answer::Is(0)], |out, index| {
+            let owner = format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a0001:{index}");
+            encode(out, &reader(owner.as_bytes()));
+            encode(out, &[b"FAIRLOCK.RELEASE", LOCK, owner.as_bytes()]);
+        }),
+        Step::Traffic => Batches::new(&[Answer::Text; 2], |out, index| {
+            let key = format!("key:{index}");
+            encode(out, &[b"SET", key.as_bytes(), b"0123456789"]);
+            encode(out, &[b"GET", key.as_bytes()]);
+        }),
+    };
+    Crowd::connect(server.address(), [steps].into_iter())
 }
 
 /// Counts so many steps of a crowd, or those of some time. What is under way at the beginning makes up for what is at the
@@ -119,4 +150,12 @@ fn count(callgrind: Callgrind, mut crowd: Crowd, times: u64) -> Result<Counts> {
     callgrind.count(false)?;
     drop(crowd);
     callgrind.finish(usize::try_from(steps)?)
+}
+
+const LOCK: &[u8] = b"lock";
+
+/// The words by which an owner becomes a reader for ten minutes.
+fn reader(owner: &[u8]) -> [&[u8]; 7] {
+    let [acquire, shared, nowait] = [&b"FAIRLOCK.ACQUIRE"[..], b"SHARED", b"NOWAIT"];
+    [acquire, LOCK, owner, shared, nowait, b"LEASE", b"600000"]
 }
