@@ -6,12 +6,18 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fairlock_testing::cluster::Cluster;
-use fairlock_testing::{Listener, Server, lua, wait_until};
+use fairlock_testing::{Client, Listener, Server, lua, wait_until};
 
 use crate::interception::Interception;
 
 /// Such a pause between two asks may be longer than what is left of a turn.
 const LATE: Duration = Duration::from_secs(1);
+
+fn load_module(client: &mut Client, options: &str) {
+    let module = fairlock_testing::server::module();
+    let load = format!("MODULE LOAD {} {options}", module.display());
+    client.assert_reply(&load, "OK");
+}
 
 /// One who waits behind them asks as the packages do: at its retry-after, and up to a tenth of it later.
 #[test]
@@ -82,10 +88,50 @@ fn they_wait_behind_those_who_share_the_lock() {
     });
 }
 
+/// A fleet moves over without a stop: a lock that is held and queued for by scripts goes on, for scripts and commands.
+#[test]
+fn once_the_module_is_loaded_commands_and_scripts_share_a_lock_in_order() {
+    for interception in ["yes", "no"] {
+        let server = Server::without_module(&["--enable-module-command", "yes"]);
+        let mut client = server.connect();
+        lua::load(&mut client);
+        let mut last = 0;
+        let mut is_greater = |token: i64| {
+            assert!(token > last, "{token} after {last}");
+            last = token;
+        };
+        is_greater(client.int("LUA.ACQUIRE k a ENQUEUE"));
+        client.assert_start("LUA.ACQUIRE k b ENQUEUE", "[1, ");
+        load_module(
+            &mut client,
+            &format!("intercept-eval {interception} turn 60000"),
+        );
+        let blocked = server.block("FAIRLOCK.ACQUIRE k c");
+        client.assert_start("LUA.ACQUIRE k d ENQUEUE", "[3, ");
+        client.assert_start("FAIRLOCK.ACQUIRE k e ENQUEUE", "[4, ");
+        let woken = Listener::new(server.port, "redisson_lock__channel:{k}:d");
+        client.assert_reply("LUA.RELEASE k a", "0");
+        // It is the turn of b.
+        client.assert_reply("LUA.ACQUIRE k f NOWAIT", "(nil)");
+        client.assert_reply("FAIRLOCK.ACQUIRE k f NOWAIT", "(nil)");
+        is_greater(client.int("LUA.ACQUIRE k b ENQUEUE"));
+        assert!(!blocked.is_done());
+        client.assert_reply("FAIRLOCK.RELEASE k b", "0");
+        is_greater(blocked.int());
+        client.assert_reply("LUA.RELEASE k c", "0");
+        assert_eq!(woken.message(), "0");
+        client.assert_start("FAIRLOCK.ACQUIRE k e ENQUEUE", "[2, ");
+        is_greater(client.int("LUA.ACQUIRE k d ENQUEUE"));
+        client.assert_reply("LUA.RELEASE k d", "0");
+        is_greater(client.int("FAIRLOCK.ACQUIRE k e ENQUEUE"));
+        client.assert_reply("FAIRLOCK.RELEASE k e", "0");
+        client.assert_reply("KEYS *", "[fairlock_token:{k}]");
+    }
+}
+
 /// By a script that the module does not run: it is seen by the deadline that it sets.
 #[test]
 fn who_goes_on_asking_by_script_keeps_its_place_once_the_module_is_loaded() {
-    let module = fairlock_testing::server::module();
     for interception in ["yes", "no"] {
         let server = Server::without_module(&["--enable-module-command", "yes"]);
         let mut client = server.connect();
@@ -94,8 +140,8 @@ fn who_goes_on_asking_by_script_keeps_its_place_once_the_module_is_loaded() {
         client.run("LUA.ACQUIRE k b ENQUEUE PATIENCE 3000");
         client.run("LUA.ACQUIRE k c ENQUEUE");
         let first = client.int("ZSCORE redisson_lock_timeout:{k} b");
-        let load = format!("MODULE LOAD {} turn 1000", module.display());
-        client.assert_reply(&format!("{load} intercept-eval {interception}"), "OK");
+        let options = format!("intercept-eval {interception} turn 1000");
+        load_module(&mut client, &options);
         wait_until("its first deadline has passed", || {
             client.run("LUA.ACQUIRE k b ENQUEUE PATIENCE 3000");
             client.int("ZSCORE redisson_lock_timeout:{k} b") > first + 3000
