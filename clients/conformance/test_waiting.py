@@ -289,11 +289,14 @@ def test_r66_quiet(driver, one, name, mode):
     first.release()
     release_as_they_come(calls)
     assert locks.native() is (mode == "module")
-    if mode == "scripts":
-        warning = ": the server does not have the fairlock module: locks are taken by scripts. "
-        until("it has warned", lambda: driver.said(before).count(warning) == 1)
-        assert f":{one.port('a')}" in driver.said(before)
-    assert driver.said(before).count("taken by scripts") == (mode == "scripts"), driver.said(before)
+    if mode == "module":
+        assert driver.said(before) == ""
+        return
+    warning = ": the server does not have the fairlock module: locks are taken by scripts. "
+    until("it has warned", lambda: driver.said(before).count(warning) == 1)
+    said = driver.said(before)
+    assert f":{one.port('a')}" in said
+    assert said.count("\n") <= 2, said  # Java's logger and Node add a line of their own.
 
 
 def test_r81_one_subscription(driver, own, name):
