@@ -159,6 +159,24 @@ fn a_waiter_whose_time_is_up_or_who_hangs_up_on_the_way_costs_one_turn() {
 }
 
 #[test]
+fn a_waiter_whose_deadline_passes_on_the_way_has_a_turn_to_arrive() {
+    // The grace of the servers' own start is over at once.
+    let cluster = two_masters(&["--fairlock.turn", "1"]);
+    let home = &cluster.masters[HOME];
+    home.run("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    home.connect().enqueue(["p"]);
+    let moving = begin(&cluster);
+    let away = moving.to;
+    away.run("CONFIG SET fairlock.turn 60000");
+    moving.keys(&lua::keys("k"));
+    away.asking("ZADD redisson_lock_timeout:{k} 1 p");
+    away.asking("DEL k");
+    moving.finish();
+    away.assert_reply("FAIRLOCK.ACQUIRE k x NOWAIT", "(nil)");
+    assert!(away.connect().int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
+}
+
+#[test]
 fn a_slot_that_leaves_takes_with_it_what_was_known_of_its_locks() {
     let cluster = two_masters(&["--fairlock.turn", "60000"]);
     nothing_comes_back(&cluster, |from, to| move_all(&cluster, from, to));
