@@ -34,7 +34,7 @@ impl OpenLock<'_> {
 
     /// Opens the key of the shared holders, if it is not open yet. Called before a shared holder may be added.
     pub fn expect_shared(&mut self) -> Result<(), Unusable> {
-        if self.shared.is_none() && !self.frozen {
+        if self.shared.is_none() {
             self.open_shared()?;
             self.mend_shared_if_touched();
         }

@@ -56,6 +56,7 @@ fn shared_holders_go_on_once_all_keys_have_moved_in_whichever_order() {
     }
 }
 
+/// Where not all keys are nothing is written: a key that has moved, and is there once more, stops the tool that moves it.
 #[test]
 fn a_lease_that_ends_on_the_way_is_over_where_the_lock_arrives() {
     let cluster = two_masters(&[]);
@@ -63,9 +64,14 @@ fn a_lease_that_ends_on_the_way_is_over_where_the_lock_arrives() {
     let home = &cluster.masters[HOME];
     let mut client = home.connect();
     client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
-    client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 1500");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 6000");
+    client.int("FAIRLOCK.ACQUIRE k c SHARED SESSION LEASE 3000");
     let moving = Move::begin(&cluster, HOME, AWAY);
     moving.keys(&["redisson_lock_shared:{k}".to_owned()]);
+    client.assert_reply("SET b 1 PX 6500", "OK");
+    client.wait_for("EXISTS b", "0");
+    client.assert_reply("DBSIZE", "1");
+    client.assert_reply("HLEN k", "4");
     moving.keys(&[lock, queue, deadlines]);
     let there = moving.to;
     moving.finish();
