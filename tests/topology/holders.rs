@@ -56,7 +56,7 @@ fn shared_holders_go_on_once_all_keys_have_moved_in_whichever_order() {
     }
 }
 
-/// Where not all keys are nothing is written: a key that has moved, and is there once more, stops the tool that moves it.
+/// Where not all keys are nothing is written: a key that has moved, and is there again, stops the tool that moves it.
 #[test]
 fn a_lease_that_ends_on_the_way_is_over_where_the_lock_arrives() {
     let cluster = two_masters(&[]);
