@@ -75,7 +75,7 @@ fn give_score(lock: &mut OpenLock<'_>, owner: &Owner, waiter: Waiter, index: usi
         Presence::Found => lock.rules.patience,
         _ => waiter.patience,
     };
-    let left = lock.lease_end().map_or(0, |end| end.since(now.wall()));
+    let left = score::lease_left(lock, now);
     let at = now.after(score::ahead(left, patience.max(1), index));
     write::set_score(&mut lock.scores, &string(owner), at);
     at

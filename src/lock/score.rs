@@ -10,13 +10,19 @@
 //! what Redisson's scripts compute for a queue that has just formed. Scripts that run as Lua lower all scores by the
 //! patience of each waiter that they serve. These rules do not. Only the head's score is kept ahead of now.
 
-use super::clock::{Millis, Wall};
+use super::clock::{Millis, Now, Wall};
 use super::parts::Waiter;
 use super::state::State;
 use super::step::Step;
 
 /// The score of a head that is blocked is set at most once in as many milliseconds.
 const REFRESH: Millis = 1000;
+
+/// What is left of the lease; 0 if the lock is free or has none.
+pub fn lease_left<S: State>(state: &mut S, now: Now) -> Millis {
+    let end = state.lease_end();
+    end.map_or(0, |end| end.since(now.wall()))
+}
 
 /// How far ahead of now the score of a waiter is, at a 0-based position in a queue that has just formed.
 pub fn ahead(lease_left: Millis, patience: Millis, index: usize) -> Millis {
@@ -27,10 +33,9 @@ pub fn ahead(lease_left: Millis, patience: Millis, index: usize) -> Millis {
 }
 
 impl<S: State> Step<'_, S> {
-    /// What is left of the lease; 0 if the lock is free or has none.
+    /// What is left of the lease, as [`lease_left`].
     pub(super) fn lease_left(&mut self) -> Millis {
-        let end = self.state.lease_end();
-        end.map_or(0, |end| end.since(self.now.wall()))
+        lease_left(self.state, self.now)
     }
 
     /// The score of a waiter at a 0-based position that has asked again: its own, unless so much time has passed since
